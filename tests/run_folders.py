@@ -71,3 +71,23 @@ def upgrade_folder(folder: Path, turns: list[float], started: str, *, recorded: 
         bench_folder(place / f"turn-{number}", {"ort-cpu": [p50]}, started)
     scored_folder(place / "score", 0.5, (0.45, 0.55), started)
     return run
+
+
+def profile_folder(folder: Path, own_ms: float | None = None, nodes: int = 1) -> Path:
+    """Write a profile of nodes that take 1 ms together, and of the same ones that take `own_ms` on the other side."""
+    run = run_folder(folder, "profile", "2026-11-22T12:00:00+00:00")
+    sides, lines = {}, []
+    for name, whole in {"target": 1.0, "against": own_ms}.items():
+        if whole is None:
+            continue
+        sides[name] = {"path": f"{name}.onnx", "backend": "ort-cpu", "precision": "fp32", "own_ms": whole}
+        sides[name] |= {"profiled_ms": whole, "own_interval_ms": (0.99 * whole, 1.01 * whole)}
+        for place in range(nodes):
+            node = {"kind": "node", "side": name, "index": place, "name": f"/block.{place}/Conv", "role": "compute"}
+            node |= {"operator": ("Conv", "Relu", "Concat")[place % 3], "onnx_nodes": [f"/block.{place}/Conv"]}
+            node |= {"mean_ms": whole / nodes, "median_ms": whole / nodes, "share": 1 / nodes}
+            lines.append(json.dumps({"schema_version": 1, **node}) + "\n")
+    document = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    (run / "run.json").write_text(json.dumps({**document, "sides": sides}), encoding="utf-8")
+    (run / "records.jsonl").write_text("".join(lines), encoding="utf-8")
+    return run

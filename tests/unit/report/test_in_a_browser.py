@@ -17,6 +17,7 @@ from tests.browser import CHROMIUM, Browser, browser
 from tests.in_app import trtw
 from tests.kept_reports import checked_target, kept
 from tests.onnx_text import write_onnx
+from tests.run_folders import profile_folder
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.test_report import ROWS, RUN, decision
 from tests.unit.quantize.planted import planted_data, planted_model
@@ -147,6 +148,7 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
         "eval-llm": llm,
         "eval-llm, speed": kept(tmp_path, "eval-llm/gpt2-generate-b4"),
         "profile": run(tmp_path / "profiled", "profile", model, "--backend", "ort-cpu", "--iterations", 2),
+        "profile, difference": write_report(profile_folder(tmp_path / "difference", 2.0, 120)),
         "verify, wrong": run(tmp_path / "wrong", *verify, "--option", "fault=stuck", code=1),
         "verify": run(tmp_path / "right", *verify),
     }
@@ -190,6 +192,18 @@ def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]
         page.open(pages[kind], 1280)
         ends[kind] = page.ask("document.querySelector('.verdict .first').getBoundingClientRect().bottom")
     assert {kind: end for kind, end in ends.items() if end > 800} == {}
+
+
+def test_the_difference_of_two_profiles_is_read_without_a_long_way_down(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["profile, difference"], 1280)
+    assert page.ask("document.documentElement.scrollHeight") <= 3000
+    widths = page.ask(
+        """[...document.querySelectorAll(".strip")].map((strip) => [strip.clientWidth,
+           [...strip.children].reduce((sum, one) => sum + one.getBoundingClientRect().width, 0)])"""
+    )
+    (whole, first), (_, second) = widths
+    assert first == pytest.approx(whole / 2, rel=0.01)  # the target takes half of the other's time
+    assert second == pytest.approx(whole, rel=0.01)
 
 
 def test_the_best_and_the_worst_picture_begin_on_the_first_screen(page: Browser, pages: dict[str, Path]) -> None:

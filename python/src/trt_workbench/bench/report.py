@@ -32,7 +32,7 @@ def answer(directory: Path) -> Answer:
 def _answer(run: BenchArtefacts, made: list[Table]) -> Answer:
     said = (summary if len(made) <= _MOST_SENTENCES else overall)(run, made)
     states = [record.status for record in run.records]
-    worst = next((state for state in ("wrong", "failed") if state in states), None)
+    worst: str | None = next((state for state in ("wrong", "failed") if state in states), None)
     if worst is None and made:
         shaky = any(row.standing.all_unstable for one in made for row in one.rows)
         worst = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"

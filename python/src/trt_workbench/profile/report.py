@@ -9,6 +9,7 @@ from trt_workbench.core.artefacts import read_environment, read_run
 from trt_workbench.profile.difference import LayerGroup, difference
 from trt_workbench.profile.document import ProfileRun, read_records
 from trt_workbench.profile.ncu_raw import METRICS
+from trt_workbench.profile.strip import strips
 from trt_workbench.profile.view import SideView, faster_side, precision_of, role_rows, side_views, summary, totals
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.verdict import Answer
@@ -60,6 +61,7 @@ def view(directory: Path) -> dict[str, Any]:
         "groups": groups,
         "notes": list(dict.fromkeys(note for side in sides for note in side.facts.get("notes", []))),
         "roles": role_rows(sides),
+        "strips": strips(sides),
         "totals": totals(sides),
         "types": precision_of,
         "summary": summary(sides, groups),
