@@ -81,6 +81,8 @@ def test_a_point_of_one_run_alone_and_another_model() -> None:
 def test_runs_without_a_common_point_are_not_compared() -> None:
     with refused(UsageProblem):
         changes(repetitions("a", 1.0), repetitions("b", 1.0), 0.02)
+    with refused(UsageProblem):
+        changes(repetitions("a", 1.0), [], 0.02)
 
 
 def test_turns_of_one_group_are_compared_with_one_another() -> None:

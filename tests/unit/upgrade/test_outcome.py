@@ -84,3 +84,19 @@ def test_latencies(said: str, outcome: str) -> None:
     found, reasons = _outcome(UpgradeSettings(), checked("right"), checked("right", 0.0), None, timed, None)
     assert found == outcome
     assert "1.200 times, interval 1.100 to 1.300" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("not measured", "not proven"),
+        ("failed in B", "not proven"),
+        ("only in A", "not proven"),
+        ("wrong in B", "wrong"),
+    ],
+)
+def test_a_latency_that_was_asked_for_and_is_not_there_proves_nothing(said: str, outcome: str) -> None:
+    timed = Timed(outcome=said, reason="it was killed")
+    found, reasons = _outcome(UpgradeSettings(), checked("right"), checked("right", 0.0), None, timed, None)
+    assert found == outcome
+    assert "timed: it was killed." in reasons[0]

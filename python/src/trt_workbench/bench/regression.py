@@ -73,9 +73,8 @@ def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[
     """
     names = list(dict.fromkeys(_name(record) for record in [*a, *b]))
     if not {_name(record) for record in a} & {_name(record) for record in b}:
-        raise UsageProblem(
-            f"The runs have no point in common; one has {' / '.join(_name(a[0]))}, the other {' / '.join(_name(b[0]))}."
-        )
+        first, second = (" / ".join(_name(records[0])) if records else "none" for records in (a, b))
+        raise UsageProblem(f"The runs have no point in common; one has {first}, the other {second}.")
     both = [name for name in names if _medians(a, name) and _medians(b, name)]
     compared = dict(
         zip(both, together([partial(compare, _medians(a, name), _medians(b, name)) for name in both]), strict=True)

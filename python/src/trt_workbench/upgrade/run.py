@@ -165,7 +165,9 @@ class _Pair:
             return Timed(outcome="recorded")
         before, after = self._before.records(name), self._after.records(name)
         if not before:
-            return Timed(outcome="not measured", reason="the record has no latencies")
+            return Timed(
+                outcome="not measured", reason="the record has no latencies; pass --repetitions 0, or record them"
+            )
         try:
             one = changes(before, after, self._settings.tolerance)[0]
         except WorkbenchError as error:
@@ -179,7 +181,7 @@ class _Pair:
             ratio_low=made.ratio_low if made else None,
             ratio_high=made.ratio_high if made else None,
             outcome=one.outcome,
-            reason="; ".join(unstable),
+            reason="; ".join(unstable) if made else next((one.error for one in after if one.error), one.outcome),
         )
 
     def _scored(self, name: str, model: Path) -> ScoredPair:
@@ -284,8 +286,13 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bo
 
 
 def _of_time(settings: UpgradeSettings, timed: Timed | None) -> list[tuple[Outcome, str]]:
-    if timed is None or timed.ratio is None:
-        return [("safe", f"Not timed: {timed.reason}.")] if timed and timed.reason else []
+    if timed is None or timed.outcome == "recorded":
+        return []
+    if timed.ratio is None:
+        wrong = timed.outcome == "wrong in B"
+        return [
+            ("wrong" if wrong else "not proven", f"{'Wrong when it was' if wrong else 'Not'} timed: {timed.reason}.")
+        ]
     within = "" if timed.ratio_low is None else f", interval {timed.ratio_low:.3f} to {timed.ratio_high:.3f}"
     text = f"{timed.before_ms:.3f} ms before, {timed.after_ms:.3f} ms after: {timed.ratio:.3f} times{within}"
     tail = f"; {timed.reason}" if timed.reason else ""

@@ -198,7 +198,10 @@ class RunningSide:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(config, indent=1))  # which is YAML, too
         ended = self._run("bench", file, "--output", self.of(name, f"turn-{turn}"), asked=False)
-        errors = [one.error for one in self._of_turn(name, turn) if one.error]
+        records = self._of_turn(name, turn)
+        if ended.ran and not records:
+            return CommandEnd(None, f"it left no latencies ({ended.error})")
+        errors = [one.error for one in records if one.error]
         return CommandEnd(ended.code, errors[0]) if errors else ended
 
     def records(self, name: str) -> list[Record]:
