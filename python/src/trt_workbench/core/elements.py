@@ -6,6 +6,7 @@ docs/reference/comparing.md describes them.
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,7 @@ class Kind(Enum):
 
 def kind(*arrays: Array) -> Kind:
     """Return how arrays are compared: an integer and a float as floats, an integer and a text as objects."""
-    kinds = {_kind(array.dtype) for array in arrays}
-    return next((one for one in (Kind.OTHER, Kind.COMPLEX, Kind.REAL) if one in kinds), Kind.WHOLE)
+    return _kind(*(array.dtype for array in arrays))
 
 
 def errors(found: Array, expected: Array) -> NDArray[np.float64]:
@@ -130,7 +130,13 @@ def largest(array: Array) -> NDArray[np.intp]:
     return np.asarray(values.argmax(axis=-1))
 
 
-def _kind(dtype: np.dtype[Any]) -> Kind:
+@lru_cache
+def _kind(*dtypes: np.dtype[Any]) -> Kind:
+    kinds = {_kind_of(dtype) for dtype in dtypes}
+    return next((one for one in (Kind.OTHER, Kind.COMPLEX, Kind.REAL) if one in kinds), Kind.WHOLE)
+
+
+def _kind_of(dtype: np.dtype[Any]) -> Kind:
     if dtype.kind == "V" and dtype.fields is None and not dtype.name.startswith("void"):  # bfloat16 and its like
         return Kind.WHOLE if dtype.name.lstrip("u").startswith("int") else Kind.REAL
     return {**dict.fromkeys("biu", Kind.WHOLE), "f": Kind.REAL, "c": Kind.COMPLEX}.get(dtype.kind, Kind.OTHER)
