@@ -9,6 +9,7 @@ import pytest
 from tests.golden.cases import BENCH
 
 from trt_workbench.core import workers
+from trt_workbench.vision.scenes import dataset
 from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION
 
 
@@ -33,6 +34,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iter
         patch.setenv("COLUMNS", "160")
         patch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # records are of processors
         patch.setattr(workers, "subprocess", forking)
+        patch.setattr(dataset, "HELD_OUT_IMAGES", 12)  # as many as the cases look at
         for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
             patch.delenv(name)
         yield folder
