@@ -54,6 +54,7 @@ class ForkServer:
             return subprocess.Popen(command, stderr=stderr, **streams)
         requests, answers = os.pipe(), os.pipe()
         order = {"module": _WORKER, "arguments": command[command.index(_WORKER) :], "env": streams.get("env")}
+        order["torch"] = "torch" in sys.modules
         order = {name: value for name, value in order.items() if value is not None}
         worker = self._fork(order, requests[0], answers[1], stderr.fileno())
         os.close(requests[0])

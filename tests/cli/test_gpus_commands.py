@@ -24,19 +24,6 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_gpus, "gpu_devices", lambda _: [Device(f"GPU {index}", {}) for index in range(2)])
 
 
-@pytest.fixture
-def bench_file(tmp_path: Path) -> Path:
-    """Two sweeps on PyTorch."""
-    write_model(tmp_path / "m.onnx")
-    path = tmp_path / "bench.yaml"
-    path.write_text(
-        MEASURE
-        + "models: {tiny: {path: m.onnx}}\nruntimes: [{backend: torch}]\n"
-        + "scenarios: {first: {kind: arrays, batch: [1, 2]}, second: {kind: arrays, batch: [3]}}\n"
-    )
-    return path
-
-
 @pytest.mark.usefixtures("two_devices", "llm_output")
 def test_a_language_model_on_two_devices_scores_as_in_one_process(
     llm_folder: Callable[[str], Path], tmp_path: Path
@@ -62,10 +49,17 @@ def test_precisions_of_a_stream_on_two_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_devices")
-def test_sweeps_on_two_devices(bench_file: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    stdout_of("bench", bench_file, "--gpus", "all", "--output", tmp_path / "two")
-    listed = stdout_of("bench", bench_file, "--dry-run").splitlines()
+def test_sweeps_on_two_devices(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
+    outside_backend("crashing", "tests.crashing_backend:CrashingBackend", Path(__file__).parents[2])
+    write_model(tmp_path / "m.onnx")
+    path = tmp_path / "bench.yaml"
+    path.write_text(
+        MEASURE
+        + "models: {tiny: {path: m.onnx}}\nruntimes: [{backend: crashing}]\n"
+        + "scenarios: {first: {kind: arrays, batch: [1, 2]}, second: {kind: arrays, batch: [3]}}\n"
+    )
+    stdout_of("bench", path, "--gpus", "all", "--output", tmp_path / "two")
+    listed = stdout_of("bench", path, "--dry-run").splitlines()
     assert {f"{one.scenario}/{one.work}/{one.runtime}" for one in measured(tmp_path / "two")} == {*listed}
     run = json.loads((tmp_path / "two" / "run.json").read_text())
     assert (run["status"], run["shards"]["count"]) == ("complete", 2)

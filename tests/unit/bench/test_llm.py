@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ pytestmark = pytest.mark.usefixtures("llm_output")
 
 Folders = Callable[[str], Path]
 PLAN = SamplingLimits(warmup_ms=0, duration_s=0.0, min_iterations=3)
+
+
+@pytest.fixture(autouse=True)
+def _reference_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute references in this process: another one loads PyTorch for seconds."""
+    monkeypatch.setattr(llm, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
 
 
 def point(kind: str, backend: str, dims: dict[str, int], **changes: Any) -> Point:
@@ -73,6 +80,19 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
     else:
         whole = samples.split_ms["time_to_first_token"] + 3 * samples.split_ms["time_per_token"]
         assert whole == pytest.approx(samples.latency_ms, rel=0.2)
+
+
+def test_the_reference_is_computed_in_a_process_of_its_own(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path))
+    monkeypatch.setattr(llm, "ProcessPoolExecutor", ProcessPoolExecutor)
+    monkeypatch.setattr(llm, "reference_trace", None)  # here
+    folder, one = llm_folder("llama"), point("prefill", "torch", {"prompt": 8})
+    model = load_model(one, folder, {})
+    make_scenario(model, folder, AS_THE_MODEL_SAYS, one.work, seed=1).once()
+    assert model.provenance["agreement"]["failure"] is None
+    model.close()
 
 
 @pytest.mark.usefixtures("doubled_core")
