@@ -27,6 +27,7 @@ KINDS += (
     "yolov8-pose transposed",
     "yolov10-seg",
     "yolov10-pose",
+    "yolov10-obb",
 )
 Outputs = dict[str, NDArray[Any]]
 
@@ -85,7 +86,8 @@ def random_case(rng: np.random.Generator, kind: str) -> Case:
     if rng.random() < 0.3 and max(float(np.nanmax(np.abs(array))) for array in outputs.values()) < 6e4:
         outputs = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in outputs.items()}
     iou = float(rng.choice([0.3, 0.5, 0.65, 0.7, 1.0])) if rng.random() < 0.8 else None
-    settings = DecodeSettings(float(rng.choice([0.001, 0.05, 0.25, 0.9])), iou, int(rng.choice([1, 17, 300, 5000])))
+    most = 60 if "seg" in kind else 5000  # masks take their time
+    settings = DecodeSettings(float(rng.choice([0.001, 0.05, 0.25, 0.9])), iou, int(rng.choice([1, 17, 300, most])))
     return Case(family, outputs, settings)
 
 
@@ -175,12 +177,13 @@ def _detr_pixels(rng: np.random.Generator, _kind: str, images: int, classes: int
 
 def _yolo_with_more(rng: np.random.Generator, kind: str, images: int, classes: int) -> tuple[Family, Outputs]:
     name, points = kind.split()[0], int(rng.choice([1, 17]))
-    wide = 3 * points if "pose" in name else 8
+    wide = {"pose": 3 * points, "seg": 8, "obb": 1}[name.split("-")[1]]
+    spread = 1 if "obb" in name else 30
     if name.startswith("yolov8"):
         rows = np.concatenate([_boxes(rng, images, CELLS), _scores(rng, images, CELLS, classes)], axis=-1)
     else:
         rows = _rows(rng, images, classes)
-    rows = np.concatenate([rows, rng.normal(0, 30, (*rows.shape[:2], wide)).astype(np.float32)], axis=-1)
+    rows = np.concatenate([rows, rng.normal(0, spread, (*rows.shape[:2], wide)).astype(np.float32)], axis=-1)
     swap = name.startswith("yolov8") and "transposed" not in kind
     outputs = {"output": np.ascontiguousarray(rows.swapaxes(1, 2)) if swap else rows}
     if "seg" in name:
@@ -237,7 +240,7 @@ def masks_case(name: str) -> Case:
 
 
 _OUTPUTS = {
-    **dict.fromkeys(("yolov8-seg", "yolov8-pose", "yolov10-seg", "yolov10-pose"), _yolo_with_more),
+    **dict.fromkeys(("yolov8-seg", "yolov8-pose", "yolov10-seg", "yolov10-pose", "yolov10-obb"), _yolo_with_more),
     "yolov8": _yolov8,
     "yolox": _yolox,
     "yolov10": _yolov10,

@@ -123,6 +123,14 @@ def check_heads(plan: bytes) -> None:
         for one, other in zip(native.find_boxes_gpu(spec, outputs), native.find_boxes_cpu(spec, outputs), strict=True):
             for ours, theirs in zip(one, other, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
+    weights = {"boxes": (0, 0, 8, 1), "scores": (0, 4, 8, 1), "labels": (0, 5, 8, 1), "more": (0, 6, 8, 1), "values": 2}
+    planes = {"planes": (1, 0, 35, 1), "plane_height": 5, "plane_width": 7}
+    spec = native.HeadSpec(50, 300, 40, 0, kind="rows", **weights, **planes)
+    items = rng.random((2, 40, 8), np.float32) * np.array([99, 20, 400, 60, 1, 0, 1, -1], np.float32)
+    outputs = [items, rng.random((2, 2, 5, 7), np.float32)]
+    for one, other in zip(native.find_boxes_gpu(spec, outputs), native.find_boxes_cpu(spec, outputs), strict=True):
+        assert one[4].any()
+        np.testing.assert_array_equal(one[4], other[4])
     rows = {"kind": "rows", "boxes": (0, 0, 6, 1), "scores": (0, 4, 6, 1), "labels": (0, 5, 6, 1)}
     spec, x = native.HeadSpec(32, 48, 768, 0, **rows), np.full((2, 3, 32, 48), 0.0, np.float32)
     with native.Detector(native.Engine(plan), spec) as detector:

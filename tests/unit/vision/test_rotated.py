@@ -11,10 +11,12 @@ from tests.unit.vision.test_coco_scores import CATEGORIES
 from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.backends.images import FoundBoxes, Place
+from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
-from trt_workbench.vision.families import Family, recognise
+from trt_workbench.vision.families import DecodeSettings, Family, recognise
+from trt_workbench.vision.feed import arrays_of
 from trt_workbench.vision.letterbox import find_geometry
 from trt_workbench.vision.matches import CocoMatches
 from trt_workbench.vision.measure import ROTATED
@@ -66,6 +68,25 @@ def test_rotated_boxes_are_those_of_ultralytics(end_to_end: bool, name: str) -> 
             np.testing.assert_allclose(own.extra.boxes, turned.numpy(), rtol=1e-5, atol=1e-4)
             corners = ops.xywhr2xyxyxyxy(turned).numpy()
             np.testing.assert_allclose(own.extra.corners(), corners, rtol=1e-5, atol=1e-3)
+
+
+def test_rotated_boxes_of_a_device_are_those_of_the_processor() -> None:
+    rng = np.random.default_rng(4)
+    output = rows(rng, 2, end_to_end=True)
+    found, shapes = family((None, *output.shape[1:])), {"output0": output.shape}
+    head = found.head(shapes, DecodeSettings())
+    assert head is not None
+    assert (head.boxes.first, head.more, head.values) == (0, Place("output0", 6, 7), 1)
+    for image, theirs in zip(output, found.decode({"output0": output}), strict=True):
+        best = image[np.argsort(-image[:, 4], kind="stable")]
+        one = FoundBoxes(best[:, :4], best[:, 4], best[:, 5].astype(np.int64), best[:, 6:])
+        (ours,) = found.completed([one])
+        assert all(np.array_equal(*pair) for pair in zip(arrays_of(ours), arrays_of(theirs), strict=True))
+        one.boxes[:1] = 3e38  # whose corners are beyond float32
+        with np.errstate(over="ignore", invalid="ignore"), pytest.raises(NotFinite):
+            found.completed([one])
+    raw = rows(rng, 1, end_to_end=False)
+    assert family((None, *raw.shape[1:])).head({"output0": raw.shape}, DecodeSettings()) is None
 
 
 @pytest.mark.parametrize("block", [7, 1024])

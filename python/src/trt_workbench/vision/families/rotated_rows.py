@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import FoundBoxes
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import Detections, DetectorFacts, not_finite
 from trt_workbench.vision.families.head import HeadRows, YoloHead
@@ -34,6 +36,16 @@ class WithAngles(YoloHead):
     def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every head
         """Return that there is an angle."""
         return 1
+
+    def completed(self, found: Sequence[FoundBoxes]) -> list[Detections]:
+        """Return rotated boxes that a device found, as `Family.completed`."""
+        made = []
+        for one in found:
+            assert one.more is not None  # as the head names them
+            made.append(self._made(HeadRows(one.boxes, one.scores, one.labels, one.more)))
+            if not np.isfinite(made[-1].boxes).all():
+                raise not_finite(self.output)
+        return made
 
     def _made(self, rows: HeadRows) -> Detections:
         if not np.isfinite(rows.more).all():

@@ -59,7 +59,7 @@ class YoloV10(YoloHead):
     def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
         """Return what is done with outputs of these shapes, as `Family.head`."""
         _, rows, columns = shapes[self.output.name]
-        if self.task == "rotated" or columns != 6 + self.more(self.output, self.facts):
+        if columns != 6 + self.more(self.output, self.facts):
             return None
         head = rows_head(self, self.output.name, columns, rows, settings)
         return self.with_more(head, Place(self.output.name, 6, columns), shapes)

@@ -76,6 +76,7 @@ class YoloV8(YoloHead):
         """Return what is done with outputs of these shapes, as `Family.head`."""
         _, rows, columns = shapes[self.output.name]
         channels, anchors = (columns, rows) if self.transposed else (rows, columns)
+        # a rotated box is dropped by better ones that are dropped themselves, and by float32 functions of numpy's own
         if self.task == "rotated" or self.class_count is None:
             return None
         more = 4 + self.class_count
