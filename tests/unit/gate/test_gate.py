@@ -129,7 +129,9 @@ def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     assert 'href="latency/report.html"' in page
     latency = f"latency: {{backends: ort-cpu, baseline: {tmp_path / 'run' / 'latency'}, tolerance: 1000}}"
     (tmp_path / "again.yaml").write_text(f"model: {twice}\n{latency}\n")
-    assert json_of("gate", tmp_path / "again.yaml", "--output", tmp_path / "again")["passed"]
+    (again,) = json_of("gate", tmp_path / "again.yaml", "--output", tmp_path / "again")["checks"]
+    assert again["passed"]
+    assert "against the baseline: 1 " in again["text"]
 
 
 def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

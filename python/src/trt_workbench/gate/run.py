@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from trt_workbench.bench import bench, compare, repetition_medians
 from trt_workbench.console.called import Finished, call_command, called
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.records import Record
@@ -23,6 +25,7 @@ from trt_workbench.verify import VerifyFindings, verify
 from trt_workbench.vision import CocoMetrics, eval_coco, task_of
 
 METRICS, PREDICTIONS = "metrics.json", "predictions.json"
+_UNCLEAR = "cannot tell"
 Found = tuple[str, WorkbenchError | None]
 
 
@@ -72,7 +75,9 @@ def _verified(model: Path, part: VerifyPart, place: Path) -> Found:
         verify, lambda run: read_document(run / "verify.json", VerifyFindings), model, output=place, **part.settings
     )
     found = done.document
-    passed = f"{found['verdict']} at {found['cases_tried']} shapes on {found['backend']}, {found['precision']}"
+    passed = (
+        f"{found['verdict']} at {counted(found['cases_tried'], 'shape')} on {found['backend']}, {found['precision']}"
+    )
     return (str(done.failure) if done.failure else passed), done.failure
 
 
@@ -155,9 +160,17 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
     text = "; ".join(f"{name}: {ms:.3f} ms" for name, ms in medians.items())
     if part.baseline:
         given = {"tolerance": part.tolerance, "allow_different_machines": part.allow_different_machines}
-        _, failure = called(inspect.unwrap(compare), {"a": part.baseline, "b": place, **given})
+        compared, failure = called(inspect.unwrap(compare), {"a": part.baseline, "b": place, **given})
+        text += f"; against the baseline: {_tally(compared['points'])}"
         problems += [str(failure)] if failure else []
     return _judged(problems, text)
+
+
+def _tally(points: list[dict[str, Any]]) -> str:
+    """Return how many points came out how; a gate passes what cannot be told, and says so."""
+    tally = Counter(str(one["outcome"]) for one in points)
+    unclear = " (measure on a quiet machine, or more repetitions)" if _UNCLEAR in tally else ""
+    return ", ".join(f"{count} {outcome}" for outcome, count in tally.items()) + unclear
 
 
 def _judged(problems: list[str], text: str) -> Found:
