@@ -62,6 +62,9 @@ def test_a_data_set_is_scored_by_its_split_and_searched_on_another(tmp_path: Pat
     assert found.search is not None
     labels = labels_of(found.search, found.calibration)
     assert (labels.folder, labels.split) == (other, "train")
+    asked = replace(asked, calibration_annotations=None)
+    subject_of(embedded_model(), asked, CalibrationSettings(), notes.append)  # ranges of what is scored
+    assert f"--calibration {described} finds ranges on its split train" in notes[-1]
     with refused(UsageProblem):
         subject_of(embedded_model(), DecideSettings(data=scored, split="test"), CalibrationSettings(), notes.append)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.class_map import COCO_IDS, map_classes
+from trt_workbench.vision.class_map import COCO_IDS, COCO_NAMES, map_classes
 from trt_workbench.vision.dataset import Category
 
 # With gaps and not alphabetical, as COCO's own.
@@ -37,6 +37,18 @@ def test_91_classes_are_cocos_ids_on_cocos_categories_alone() -> None:
     assert "COCO's ids" in found.notes[-1]
     with refused(UsageProblem):
         map_classes(91, None, CATEGORIES)
+
+
+def test_91_classes_are_cocos_ids_where_a_data_yaml_counts_its_classes_from_0() -> None:
+    found = map_classes(91, None, [Category(place, name) for place, name in enumerate(COCO_NAMES)])
+    assert np.flatnonzero(found.kept).tolist() == list(COCO_IDS)
+    assert found.ids[found.kept].tolist() == list(range(80))
+
+
+def test_ids_that_only_count_are_not_offered_as_the_models_classes() -> None:
+    """A folder of classes numbers them from 0, which says nothing of a model with a thousand."""
+    with refused(UsageProblem):
+        map_classes(1000, None, [Category(0, "cat"), Category(1, "dog")])
 
 
 def test_by_name_where_the_orders_differ() -> None:

@@ -36,6 +36,7 @@ from trt_workbench.quantize import (
 )
 from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensors, spoken_by
 from trt_workbench.vision import (
+    CALIBRATION_SPLIT,
     ON_SCENES,
     DataPlace,
     embedded_dataset,
@@ -171,6 +172,8 @@ def subject_of(
     images = _images_of(place) if place else None
     if calibration.calibration is None:
         calibration = replace(calibration, calibration=str(images or settings.data))
+        if settings.annotations is None and place and place.split != CALIBRATION_SPLIT and _has_others(settings.data):
+            note(f"--calibration {settings.data} finds ranges on its split {CALIBRATION_SPLIT}, not on what is scored.")
     if place is None or images is None:
         likeness = _likeness(model, settings, settings.data, calibration)
         return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
@@ -235,6 +238,14 @@ def _heard_twice(model: Model, scored: Spoken, calibration: CalibrationSettings)
         for each in (used, scored)
     )
     return bool(set.intersection(*places))
+
+
+def _has_others(data: Path) -> bool:
+    """Whether a data set has images for training, of which calibration takes some."""
+    try:
+        return bool(image_files(data, CALIBRATION_SPLIT))
+    except UsageProblem:
+        return False
 
 
 def _images_of(place: DataPlace) -> Path:

@@ -22,6 +22,16 @@ _PLACE = re.compile(r"(?:class[ _]?)?([0-9]{1,6})")
 COCO_SLOTS = 91
 """Classes of a head that has one for each of COCO's ids, 0 and the unused ones too, as those of RF-DETR and LW-DETR."""
 COCO_IDS = tuple(sorted({*range(COCO_SLOTS)} - {0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83}))
+COCO_NAMES = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
+    "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",
+    "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
+    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich", "orange", "broccoli",
+    "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
+    "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator",
+    "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,9 @@ def map_classes(
         return _by_id(count, categories)
     if how is not None:
         return _by_file(count, categories, Path(how))
-    if not names and count == COCO_SLOTS and tuple(one.id for one in categories) == COCO_IDS:
-        slots = _by_id(count, categories)
+    if not names and count == COCO_SLOTS and _are_cocos(categories):
+        by_slot = dict(zip(COCO_IDS, (one.id for one in categories), strict=True))
+        slots = _made([by_slot.get(place) for place in range(count)], [*map(str, range(count))], categories)
         return ClassMap(slots.ids, slots.kept, (*slots.notes, "The model's 91 classes are interpreted as COCO's ids."))
     if not names:
         return _by_order(count, categories)
@@ -89,6 +100,11 @@ def map_classes(
         f"{_some(sorted(own - known))}; only the annotations have {_some(sorted(known - own))}. "
         f"{_ways(count, names, categories)}"
     )
+
+
+def _are_cocos(categories: Sequence[Category]) -> bool:
+    """Whether these are COCO's 80, by their own ids, or in their order by others, as a data.yaml counts them."""
+    return tuple(one.id for one in categories) == COCO_IDS or [_plain(one.name) for one in categories] == [*COCO_NAMES]
 
 
 def _equal_names(names: Sequence[str], categories: Sequence[Category]) -> ClassMap | None:
@@ -195,7 +211,9 @@ def _ways(count: int | None, names: Sequence[str], categories: Sequence[Category
         ways.append(f"--classes {BY_NAME} uses the names that both have")
     if names and (count == len(categories) or count == sum(one.annotated for one in categories)):
         ways.append(f"--classes {BY_ORDER} matches them by order")
-    if count and not names and len(categories) < count and max(one.id for one in categories) < count:
+    ids = [one.id for one in categories]
+    counted_here = ids == [*range(len(ids))] and count != len(ids) + 1  # ids that say nothing of the model's classes
+    if count and not names and len(ids) < count and max(ids) < count and not counted_here:
         ways.append(f"--classes {BY_ID} uses the class index as the category id")
     return "; ".join([*ways, "--classes FILE lists the category of each class, one per line"]) + "."
 

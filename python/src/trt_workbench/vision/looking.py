@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -11,22 +10,11 @@ from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.images import Pixels
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.settings import with_flags
-from trt_workbench.vision.class_map import COCO_IDS, COCO_SLOTS
+from trt_workbench.vision.class_map import COCO_IDS, COCO_NAMES, COCO_SLOTS
 from trt_workbench.vision.detector import Detector, Note, SingleImages
 from trt_workbench.vision.families import Detections, DetrLogits
 from trt_workbench.vision.settings import PredictSettings
 from trt_workbench.vision.tasks.registry import task_of
-
-COCO_NAMES: Final = (
-    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
-    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
-    "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",
-    "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
-    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich", "orange", "broccoli",
-    "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
-    "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator",
-    "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
-)  # fmt: skip
 
 
 def single_options(settings: PredictSettings, backend: Backend, note: Note | None) -> SessionOptions:
