@@ -13,7 +13,21 @@ import typer
 from trt_workbench.app import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+# Of the reference what shows commands: the long parts of the guides.
+DETAILS = [
+    *sorted((ROOT / "docs" / "reference" / "commands").glob("*.md")),
+    *(ROOT / "docs" / "reference" / f"{name}.md" for name in ("low-precision-formats", "troubleshooting")),
+]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *GUIDES, *DETAILS]
+
+
+def whole(name: str) -> str:
+    """Return the text of a guide and of the reference behind it."""
+    pages = (ROOT / "docs" / folder / f"{name}.md" for folder in ("guides", "reference/commands"))
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+
+
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 FENCE = re.compile(r"^```(\w*)((?: [a-z-]+)*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NEEDS = {

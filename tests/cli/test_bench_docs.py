@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import yaml
+from tests.guides import whole
 
 from trt_workbench.bench.config import BenchConfig, RuntimeEntry, ScenarioEntry, shipped_configs
 from trt_workbench.core.records import Record
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDE = (DOCS / "guides" / "bench.md").read_text(encoding="utf-8")
+GUIDE = whole("bench")
 
 
 def test_the_reference_names_every_field_of_a_record() -> None:

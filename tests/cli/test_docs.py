@@ -11,6 +11,7 @@ import pytest
 import typer
 import yaml
 from pydantic import TypeAdapter
+from tests.guides import whole
 
 from trt_workbench.app import app
 from trt_workbench.core.compare import Difference
@@ -44,7 +45,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "docs" / "guides").glob("*.md"),
-        *(ROOT / "docs" / "reference").glob("*.md"),
+        *(ROOT / "docs" / "reference").rglob("*.md"),
     ]
 )
 PICTURE = ROOT / "docs" / "pictures" / "decision-h200.svg"
@@ -124,7 +125,7 @@ def test_the_readme_names_every_command_and_links_every_guide() -> None:
 def test_options_in_the_guides_of_the_engine_commands_exist() -> None:
     """Options that are named alone, outside a command line, too."""
     for name in ("build-engine", "infer-engine", "setup-tensorrt"):
-        text = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+        text = whole(name)
         everything = {option for command in COMMANDS.values() for option in options_of(command)}
         named = {
             word for inline in _INLINE.findall(_FENCE.sub("", text)) for word in re.findall(r"--[a-z][\w-]*", inline)
@@ -133,7 +134,7 @@ def test_options_in_the_guides_of_the_engine_commands_exist() -> None:
 
 
 def test_every_build_option_is_in_its_guide() -> None:
-    text = (ROOT / "docs" / "guides" / "build-engine.md").read_text(encoding="utf-8")
+    text = whole("build-engine")
     long = {option for option in options_of(COMMANDS["build-engine"]) if option.startswith("--")}
     opposites = {"--weakly-typed", "--plugin-instance-norm", "--help", "--plan", "--debug", "--device"}
     assert {option for option in long - opposites if f"{option}" not in text} <= {
@@ -143,7 +144,7 @@ def test_every_build_option_is_in_its_guide() -> None:
 
 
 def test_defaults_in_the_guide_are_those_of_the_options() -> None:
-    text = (ROOT / "docs" / "guides" / "infer-engine.md").read_text(encoding="utf-8")
+    text = whole("infer-engine")
     rows = re.findall(r"^\| (`--.*?) \| (.*?) ?\| .*\|$", text.split("\n| option | default | |\n")[1], re.MULTILINE)
     by_name = {name: parameter for parameter in COMMANDS["infer-engine"].params for name in parameter.opts}
     found = {}
@@ -156,7 +157,7 @@ def test_defaults_in_the_guide_are_those_of_the_options() -> None:
 
 
 def test_the_settings_in_the_guide_are_accepted() -> None:
-    text = (ROOT / "docs" / "guides" / "build-engine.md").read_text(encoding="utf-8")
+    text = whole("build-engine")
     bodies = [body for kind, body in _FENCE.findall(text) if kind == "yaml"]
     assert bodies
     for body in bodies:
@@ -248,6 +249,22 @@ def test_the_readmes_answer_is_the_record_and_its_picture_is_the_reports(tmp_pat
     texts = [re.findall(r">([^<>]+)</text>", path.read_text(encoding="utf-8")) for path in (drawn, PICTURE)]
     assert texts[0] == texts[1]
     assert "fp16 trt" in texts[0]
+
+
+def test_the_story_has_the_figures_of_its_record() -> None:
+    record = ROOT / "docs" / "benchmarks" / "precision" / "h200" / "decision.json"
+    rows = {(row.precision, row.backend): row for row in Decision.model_validate_json(record.read_text("utf-8")).rows}
+    text = (ROOT / "docs" / "guides" / "story.md").read_text(encoding="utf-8").replace("**", "").replace("\u2212", "-")
+    lines = re.findall(r"^\| ([\w-]+)[^|]* \|((?: [-\d].*? ms \|){3})$", text, re.MULTILINE)
+    assert len(lines) == 4
+    for precision, cells in lines:
+        for backend, cell in zip(("trt", "ort-cuda", "torch"), cells.split("|"), strict=False):
+            row = rows[precision, backend]
+            assert row.score
+            assert row.speed
+            found = [row.score.value, *([row.score.loss] if precision != "fp32" else []), row.speed.latency_ms]
+            shown = re.findall(r"-?[\d.]+", cell)
+            assert [f"{one:.{len(text.partition('.')[2])}f}" for one, text in zip(found, shown, strict=True)] == shown
 
 
 def test_the_pictures_of_reports_are_all_shown_and_small() -> None:

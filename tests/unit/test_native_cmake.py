@@ -87,17 +87,20 @@ def test_a_project_that_adds_the_core_gets_its_standard_and_neither_tests_nor_py
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_the_program_of_the_guide_compiles_without_headers_of_cuda_and_tensorrt(tmp_path: Path) -> None:
-    guide = MODULES.parents[1] / "docs/guides/cpp-core.md"
+@pytest.mark.parametrize("folder", ["guides", "reference/commands"])
+def test_the_program_of_the_guide_compiles_without_headers_of_cuda_and_tensorrt(tmp_path: Path, folder: str) -> None:
+    guide = MODULES.parents[1] / "docs" / folder / "cpp-core.md"
     shown = guide.read_text(encoding="utf-8").split("```cpp\n")[1].split("```")[0].splitlines()
     includes = [line for line in shown if line.startswith("#include")]
     body = [line for line in shown if not line.startswith("#include")]
     program = tmp_path / "main.cpp"
     lines = [
         *includes,
+        "#include <span>",
         "#include <vector>",
         "int main() {",
         "std::vector<float> pixels;",
+        "[[maybe_unused]] const std::vector<char> bytes;",
         *body,
         "return values != nullptr;",
     ]

@@ -123,7 +123,7 @@ configured otherwise, and takes it in int8 and fp8.
 - int4-weights, in blocks of 128 inputs or whole channels, cost as much as NVFP4, whose activations have four bits, too.
 
 "(simulated)" formats were computed in fp32 with exactly the formats' values
-([low-precision formats](../../guides/low-precision-formats.md)); nothing of this ran on a GPU.
+([low-precision formats](../../reference/low-precision-formats.md)); nothing of this ran on a GPU.
 """
 
 if __name__ == "__main__":
