@@ -167,7 +167,7 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
 
 
 def _tally(points: list[dict[str, Any]]) -> str:
-    """Return how many points came out how; a gate passes what cannot be told, and says so."""
+    """Return how many points came out how; a gate passes a point without an answer, and says so."""
     tally = Counter(str(one["outcome"]) for one in points)
     unclear = " (measure on a quiet machine, or more repetitions)" if _UNCLEAR in tally else ""
     return ", ".join(f"{count} {outcome}" for outcome, count in tally.items()) + unclear
