@@ -103,7 +103,7 @@ def _show(decision: Decision, directory: Path) -> None:
     say_line = partial(print_line, console)
     also = decision.kept[1:]
     losses = (f"loss of {name}" for name in also)
-    columns = ("precision on runtime", decision.figure, "loss", "at most", *losses, "ms", "speed-up", "MB", "")
+    columns = ("precision on runtime", decision.figure, "loss", "at most", *losses, "ms", "x fp32", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
         table.add_row(*_cells(row, also))
