@@ -119,7 +119,8 @@ struct Output {
     bool on_host = false;  ///< whether this call's values are on the host
     bool in_place = false; ///< and in Call::into, not in `host`
     std::shared_ptr<PinnedMemory> host;
-    /// Null for outputs that TensorRT writes to host memory, or to a device array of the caller's (aliased outputs).
+    /// Null for outputs that the call does not take, or that TensorRT writes to host memory or to a device array of the
+    /// caller's (aliased outputs).
     std::shared_ptr<DeviceMemory> device;
 };
 

@@ -60,7 +60,7 @@ void CallMemory::take_state(const Call& call, const Prepared& entry, const std::
         }
         if (call.inputs[i].source != Source::state) {
             set_state(i, call.inputs[i], lanes);
-        } else {
+        } else if (!state_.has_value(i)) {
             count_change(state_.fill(i, lanes.work));
         }
     }
@@ -112,6 +112,9 @@ void* CallMemory::output_address(const Call& call, std::size_t output) {
 }
 
 std::shared_ptr<DeviceMemory> CallMemory::output_block(const Call& call, std::size_t output) {
+    if (call.to_device && !(*call.to_device)[output]) {
+        return nullptr;
+    }
     if (is_state_output(output)) {
         return state_.output_block(output);
     }
@@ -144,7 +147,7 @@ void CallMemory::reserve_outputs(const Call& call, const Prepared& entry, int pr
             continue;
         }
         const TensorInfo& tensor = plan_->outputs()[o];
-        const std::size_t bytes = byte_size(tensor, entry.output_shapes[o]);
+        const std::size_t bytes = entry.output_bytes[o];
         if (is_state_output(o)) {
             count_change(state_.reserve_output(o, bytes, profile));
         } else if (!tensor.on_host && !aliased_[o]) {
@@ -165,7 +168,7 @@ void CallMemory::reserve_copies(const Call& call, const Prepared& entry, const L
     for (std::size_t o = 0; o < copies_.size(); ++o) {
         copies_[o].reset();
         if (hands_out_copy(call, o) && !entry.output_data_dependent[o]) {
-            copies_[o] = blocks_.take(byte_size(plan_->outputs()[o], entry.output_shapes[o]));
+            copies_[o] = blocks_.take(entry.output_bytes[o]);
             copies_[o]->readers().make_wait({lanes.work});
         }
     }

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace trtw {
@@ -38,7 +37,7 @@ public:
         return std::ranges::find(aliased_, std::optional{input}) != aliased_.end();
     }
     /// Whether the contents of a device array are copied to the slot's own buffer, by input: of the call that comes.
-    void set_moved(std::vector<bool> moved) noexcept { moved_ = std::move(moved); }
+    [[nodiscard]] std::vector<bool>& moved() noexcept { return moved_; }
 
     /// Counts changes of any buffer's address.
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
@@ -46,7 +45,7 @@ public:
 
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
     [[nodiscard]] void* output_address(const Call& call, std::size_t output);
-    /// What the caller gets. Null where the memory is none of the slot's.
+    /// What the caller gets. Null where the memory is none of the slot's, or the caller does not take it.
     [[nodiscard]] std::shared_ptr<DeviceMemory> output_block(const Call& call, std::size_t output);
 
     /// Leaves what others still hold of earlier calls' outputs to them, and has what they read before they let go of it

@@ -44,38 +44,42 @@ void CallPlanner::check(const Call& call) const {
     }
 }
 
+const Shape& CallPlanner::shape_of(const Call& call, std::size_t input) const {
+    const Input& given = call.inputs[input];
+    return given.source == Source::state ? memory_->state().next_shape(input) : given.shape;
+}
+
 void CallPlanner::take_shapes(const Call& call) {
-    const std::vector<TensorInfo>& inputs = plan_->inputs();
-    shapes_.resize(inputs.size());
-    values_.resize(inputs.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        shapes_[i] = call.inputs[i].source == Source::state ? memory_->state().next_shape(i) : call.inputs[i].shape;
+    shapes_.resize(call.inputs.size());
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+        shapes_[i] = shape_of(call, i);
     }
-    stage_shape_tensors(call);
 }
 
 // TensorRT reads shape tensors from host memory when shapes are set, so they are put in place first.
 void CallPlanner::stage_shape_tensors(const Call& call) {
     const std::vector<TensorInfo>& inputs = plan_->inputs();
+    values_.resize(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (!inputs[i].on_host) {
             continue;
         }
+        const Shape& shape = call.inputs[i].shape;
         PinnedBuffer& buffer = memory_->io().inputs[i].host;
-        memory_->count_change(buffer.reserve(byte_size(inputs[i], shapes_[i])));
+        memory_->count_change(buffer.reserve(byte_size(inputs[i], shape)));
         transfers_->stage(call, i);
-        values_[i] = shape_values(inputs[i], shapes_[i], buffer.data());
+        values_[i] = shape_values(inputs[i], shape, buffer.data());
     }
 }
 
 void CallPlanner::make_key(const Call& call) {
     key_.clear();
-    for (std::size_t i = 0; i < shapes_.size(); ++i) {
-        const Input& input = call.inputs[i];
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const Shape& shape = shape_of(call, i);
         const bool is_state = memory_->is_state_input(i);
-        key_.push_back(static_cast<std::int64_t>(is_state ? Source::state : input.source));
-        key_.push_back(static_cast<std::int64_t>(shapes_[i].size()));
-        key_.insert(key_.end(), shapes_[i].begin(), shapes_[i].end());
+        key_.push_back(static_cast<std::int64_t>(is_state ? Source::state : call.inputs[i].source));
+        key_.push_back(static_cast<std::int64_t>(shape.size()));
+        key_.insert(key_.end(), shape.begin(), shape.end());
         key_.insert(key_.end(), values_[i].begin(), values_[i].end());
     }
 }
@@ -117,15 +121,16 @@ Binding& CallPlanner::place(const Call& call, Prepared& entry) {
         }
     }
     const std::size_t choices = places_.size();
-    moved_.assign(call.inputs.size(), false);
+    std::vector<bool>& moved = memory_->moved();
+    moved.assign(call.inputs.size(), false);
     bool may_move = false;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         if (call.inputs[i].source != Source::device || memory_->is_state_input(i)) {
             continue;
         }
-        moved_[i] = !is_aligned(call.inputs[i].data) && !memory_->is_aliased(i);
-        places_.push_back(moved_[i] ? 0 : reinterpret_cast<std::intptr_t>(call.inputs[i].data));
-        may_move = may_move || (!moved_[i] && is_movable(entry, i));
+        moved[i] = !is_aligned(call.inputs[i].data) && !memory_->is_aliased(i);
+        places_.push_back(moved[i] ? 0 : reinterpret_cast<std::intptr_t>(call.inputs[i].data));
+        may_move = may_move || (!moved[i] && is_movable(entry, i));
     }
     Binding* found = ContextCache::find(entry, places_);
     const bool in_place = found != nullptr ? found->in_place : may_move && reads_in_place(entry, choices);
@@ -133,8 +138,8 @@ Binding& CallPlanner::place(const Call& call, Prepared& entry) {
         std::size_t place = choices;
         for (std::size_t i = 0; i < call.inputs.size(); ++i) {
             if (call.inputs[i].source == Source::device && !memory_->is_state_input(i)) {
-                moved_[i] = moved_[i] || is_movable(entry, i);
-                places_[place] = moved_[i] ? 0 : places_[place];
+                moved[i] = moved[i] || is_movable(entry, i);
+                places_[place] = moved[i] ? 0 : places_[place];
                 ++place;
             }
         }
@@ -145,7 +150,6 @@ Binding& CallPlanner::place(const Call& call, Prepared& entry) {
         found->in_place = in_place;
     }
     entry.times_moved = in_place ? 0 : entry.times_moved;
-    memory_->set_moved(moved_);
     return *found;
 }
 
@@ -156,10 +160,11 @@ Prepared& CallPlanner::prepare(const Call& call) {
         memory_->count_change(); // graphs may hold weights by value
     }
     memory_->leave_lent(*lanes_);
-    take_shapes(call);
+    stage_shape_tensors(call);
     make_key(call);
-    if (last_ == nullptr || key_ != last_key_) {
-        last_ = nullptr; // a new entry may evict the last one
+    if (last_ == nullptr || key_ != last_key_) { // else the shapes are those of the call before
+        last_ = nullptr;                         // a new entry may evict the last one
+        take_shapes(call);
         Prepared& entry = contexts_.entry(key_);
         if (entry.profile < 0) {
             work_out(call, entry);
@@ -201,7 +206,7 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
             entry.inputs_apart || (memory_->is_copied(call, i) && is_copied_apart(entry.input_bytes.back()));
     }
     entry.fused = options_->graph_includes_transfers.value_or(from_host <= fuse_limit);
-    memory_->set_moved(std::vector<bool>(inputs.size()));
+    memory_->moved().assign(inputs.size(), false);
     memory_->reserve_inputs(call, entry);
     ContextCache::Roamer& roamer = contexts_.roamer(profile, lanes_->compute.get());
     roamer.set_up = nullptr;
@@ -213,10 +218,12 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
     }
     give_shapes(roamer, entry);
     entry.output_shapes.clear();
+    entry.output_bytes.clear();
     entry.output_data_dependent.clear();
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
         const std::optional<Shape> shape = roamer.execution->output_shape(o);
         entry.output_shapes.push_back(shape.value_or(Shape{}));
+        entry.output_bytes.push_back(shape ? byte_size(plan_->outputs()[o], *shape) : 0);
         entry.output_data_dependent.push_back(!shape);
         entry.data_dependent = entry.data_dependent || !shape;
         if (shape) {

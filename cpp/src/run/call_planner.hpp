@@ -31,6 +31,7 @@ public:
 
 private:
     void check(const Call& call) const;
+    [[nodiscard]] const Shape& shape_of(const Call& call, std::size_t input) const;
     void take_shapes(const Call& call);
     void stage_shape_tensors(const Call& call);
     void make_key(const Call& call);
@@ -54,7 +55,6 @@ private:
     CallKey last_key_;
     Prepared* last_ = nullptr;
     CallKey places_;
-    std::vector<bool> moved_; ///< by input: device arrays that are copied to the slot's buffer
     Binding* binding_ = nullptr;
     std::vector<Shape> shapes_; ///< of this call's inputs, state included
     std::vector<Shape> values_; ///< of this call's shape tensors

@@ -34,7 +34,8 @@ struct Prepared {
     bool data_dependent = false; ///< some output's shape is known only after running
     std::string no_graph;        ///< why such calls always run without a graph; empty where they need not
     std::vector<std::size_t> input_bytes;
-    std::vector<Shape> output_shapes; ///< empty for data-dependent outputs
+    std::vector<Shape> output_shapes;      ///< empty for data-dependent outputs
+    std::vector<std::size_t> output_bytes; ///< likewise 0
     std::vector<bool> output_data_dependent;
     std::vector<std::unique_ptr<Binding>> bindings; ///< the newest first
 

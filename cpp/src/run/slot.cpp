@@ -347,7 +347,8 @@ void Slot::collect_outputs(const Call& call, const Prepared& entry) {
             output.bytes = slice.bytes();
         } else {
             output.shape = output_shapes_[o];
-            output.bytes = byte_size(*output.tensor, output.shape);
+            output.bytes =
+                entry.output_data_dependent[o] ? byte_size(*output.tensor, output.shape) : entry.output_bytes[o];
         }
         output.on_host = output.tensor->on_host || to_host.wanted(call, o);
         output.host = memory_.io().outputs[o].host.block();

@@ -48,6 +48,20 @@ TEST_CASE("an output that is held keeps its values") {
     }
 }
 
+TEST_CASE("a call has the memory of the outputs that it takes") {
+    Runner runner{fake::recurrent(4), with_state()};
+    const Values x{1, 2, 3, 4};
+    Call call = call_of({host(x), state()});
+    for (const bool taken : {true, false, true}) {
+        call.to_device = {taken, !taken};
+        const Runner::Finished finished = runner.run(call);
+        CHECK((finished.outputs()[0].device != nullptr) == taken);
+        CHECK((finished.outputs()[1].device != nullptr) == !taken);
+    }
+    call.to_device.reset();
+    CHECK(runner.run(call).outputs()[1].device != nullptr);
+}
+
 TEST_CASE("a loop that holds the last output replays two graphs and allocates nothing") {
     Runner runner{fake::twice(), {}};
     Output last;
