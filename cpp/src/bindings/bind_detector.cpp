@@ -25,16 +25,16 @@ public:
 
     py::tuple run(const py::object& inputs, const std::vector<std::string>& outputs) {
         const std::shared_ptr<Detector> detector = detector_.get();
-        Request request = inputs_.request(inputs, detector->runner().intake());
-        request.selection = select_outputs(*plan_, {}, outputs, py::bool_(false), {});
-        request.call.to_host = request.selection.to_host;
-        request.call.to_device = request.selection.to_device;
+        const auto request = inputs_.request(inputs, detector->runner().intake());
+        request->selection = select_outputs(*plan_, {}, outputs, py::bool_(false), {});
+        request->call.to_host = request->selection.to_host;
+        request->call.to_device = request->selection.to_device;
         const Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
-            return detector->run(request.call);
+            return detector->run(request->call);
         }();
         return py::make_tuple(boxes_of(detector->found(finished), spec_),
-                              collect(*plan_, finished, request.selection, true, {}, *arrays_));
+                              collect(*plan_, finished, request->selection, true, {}, *arrays_));
     }
 
     [[nodiscard]] std::string graph_text() const { return detector_.get()->runner().graph_status(); }

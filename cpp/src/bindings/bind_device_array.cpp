@@ -31,6 +31,11 @@ constexpr int half_number = 23; // NPY_HALF, which pybind11 does not name
 
 constexpr const char* capsule_name = "dltensor"; // until a consumer has taken it
 
+// The attribute of this name, which was made once; None where there is none.
+py::object attribute(py::handle value, py::handle name) {
+    return py::getattr(value, name, py::none());
+}
+
 constexpr std::array<TypeEntry, 11> types = {{
     {"float32", 'f', 4, kDLFloat, Api::NPY_FLOAT_},
     {"float16", 'f', 2, kDLFloat, half_number},
@@ -256,7 +261,8 @@ ForeignArray from_own(const DeviceArray& own, cudaStream_t consumer) {
 
 // What the type of an array offers; null where it offers nothing.
 const DlpackExchange* exchange_of(const py::handle& value) {
-    const py::object found = py::getattr(py::type::handle_of(value), "__dlpack_c_exchange_api__", py::none());
+    static const py::handle name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    const py::object found = attribute(py::type::handle_of(value), name);
     if (PyCapsule_IsValid(found.ptr(), exchange_capsule) == 0) {
         return nullptr;
     }
@@ -291,23 +297,26 @@ bool is_on_gpu_by_dlpack(const py::handle& value) {
 }
 
 // What a stream's handle can be made of: where PyTorch keeps it, and CuPy; what cuda.core has; else the object itself.
-py::object handle_in(const py::object& stream) {
+py::object handle_in(py::handle stream) {
+    static const std::array<py::handle, 2> names{PyUnicode_InternFromString("cuda_stream"),
+                                                 PyUnicode_InternFromString("ptr")};
     if (PyLong_CheckExact(stream.ptr()) != 0) {
-        return stream;
+        return py::reinterpret_borrow<py::object>(stream);
     }
-    for (const char* name : {"cuda_stream", "ptr"}) {
-        if (py::object handle = py::getattr(stream, name, py::none()); !handle.is_none()) {
+    for (const py::handle name : names) {
+        if (py::object handle = attribute(stream, name); !handle.is_none()) {
             return handle;
         }
     }
     const py::object protocol = py::getattr(stream, "__cuda_stream__", py::none());
-    return protocol.is_none() ? stream : py::object(protocol().cast<py::tuple>()[1]);
+    return protocol.is_none() ? py::reinterpret_borrow<py::object>(stream)
+                              : py::object(protocol().cast<py::tuple>()[1]);
 }
 
 } // namespace
 
 std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t consumer) {
-    if (py::isinstance<DeviceArray>(value)) {
+    if (is_a<DeviceArray>(value)) {
         return from_own(value.cast<const DeviceArray&>(), consumer);
     }
     if (const DlpackExchange* exchange = exchange_of(value)) {
@@ -321,7 +330,7 @@ std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t 
     return found.is_none() ? std::nullopt : std::optional{from_interface(found.cast<py::dict>(), value)};
 }
 
-std::optional<cudaStream_t> stream_of(const py::object& stream) {
+std::optional<cudaStream_t> stream_of(py::handle stream) {
     if (stream.is_none()) {
         return std::nullopt;
     }

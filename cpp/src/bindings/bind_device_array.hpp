@@ -69,7 +69,7 @@ std::optional<ForeignArray> foreign_array(const pybind11::handle& value, cudaStr
 
 /// The stream that a caller names: by its handle (0: the legacy default stream), or an object of PyTorch, CuPy, Numba
 /// or cuda-python; nullopt for None. Throws UsageProblem for anything else.
-std::optional<cudaStream_t> stream_of(const pybind11::object& stream);
+std::optional<cudaStream_t> stream_of(pybind11::handle stream);
 
 /// numpy's type for a tensor's dtype: bfloat16 is uint16 there, eight-bit floats are uint8.
 pybind11::dtype numpy_dtype(const std::string& name);
@@ -89,6 +89,13 @@ pybind11::array array_over(const pybind11::dtype& dtype, const Shape& shape, voi
 }
 
 pybind11::tuple shape_tuple(const Shape& shape);
+
+/// Whether a value is of the bound class. pybind11's own test looks the class up by its name every time.
+template <class Bound>
+bool is_a(pybind11::handle value) {
+    static auto* const type = reinterpret_cast<PyTypeObject*>(pybind11::type::of<Bound>().release().ptr());
+    return PyObject_TypeCheck(value.ptr(), type) != 0;
+}
 
 void bind_device_array(pybind11::module_& m);
 

@@ -3,6 +3,7 @@
 
 #include "bind_closable.hpp"
 #include "bind_device_array.hpp"
+#include "bind_keywords.hpp"
 #include "bind_options.hpp"
 #include "bind_runner_call.hpp"
 #include "bind_runner_ticket.hpp"
@@ -45,38 +46,48 @@ public:
     PyRunner(const PyRunner&) = delete;
     PyRunner& operator=(const PyRunner&) = delete;
 
-    py::dict run(const py::object& inputs, bool copy, const OutputArrays& out, const Names& outputs,
-                 const py::object& device_outputs, const Indices& at, const py::object& stream) {
+    py::dict run(const py::args& placed, const py::kwargs& named) {
+        static const auto& parameters =
+            *new Keywords<7>("run", "inputs", "outputs", "device_outputs", "at", "copy", "out", "stream");
+        const auto given = parameters.values(placed, named);
+        const bool copy = parameters.get(given, 4, true);
+        const auto out = parameters.get(given, 5, OutputArrays{});
         const std::shared_ptr<Runner> runner = runner_.get();
-        const std::optional<cudaStream_t> on = stream_of(stream);
-        Request request = make(inputs, outputs, device_outputs, at, on.value_or(runner->intake()));
-        if (on && !out && !wants_host(*plan_, request.selection)) {
+        const std::optional<cudaStream_t> on = given[6] ? stream_of(given[6]) : std::nullopt;
+        const auto request = make(parameters, given, on.value_or(runner->intake()));
+        const Selection& selection = request->selection;
+        Call& call = request->call;
+        if (on && !out && !wants_host(*plan_, selection)) {
             const Enqueued enqueued = [&] {
                 const py::gil_scoped_release unlocked;
-                return runner->enqueue(request.call, *on);
+                return runner->enqueue(call, *on);
             }();
-            return collect(*plan_, enqueued, request.selection, *on);
+            return collect(*plan_, enqueued, selection, *on);
         }
-        request.call.room = room_of(*plan_, request.selection, out);
-        request.call.into = addresses_of(*plan_, out);
-        request.call.arrays_stay = true;
+        if (out) {
+            call.room = room_of(*plan_, selection, out);
+            call.into = addresses_of(*plan_, out);
+        }
+        call.arrays_stay = true;
         const Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
-            return runner->run(request.call, on);
+            return runner->run(call, on);
         }();
         (*timings_)[std::this_thread::get_id()] = finished.timing();
-        return collect(*plan_, finished, request.selection, copy, out, *arrays_);
+        return collect(*plan_, finished, selection, copy, out, *arrays_);
     }
 
-    std::shared_ptr<PyTicket> submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
-                                     const Indices& at) {
+    std::shared_ptr<PyTicket> submit(const py::args& placed, const py::kwargs& named) {
+        static const auto& parameters = *new Keywords<4>("submit", "inputs", "outputs", "device_outputs", "at");
+        const auto given = parameters.values(placed, named);
         const std::shared_ptr<Runner> runner = runner_.get();
-        Request request = make(inputs, outputs, device_outputs, at, runner->intake());
+        const auto request = make(parameters, given, runner->intake());
         auto call = [&] {
             const py::gil_scoped_release unlocked;
-            return std::make_shared<Runner::Ticket>(runner->submit(request.call));
+            return std::make_shared<Runner::Ticket>(runner->submit(request->call));
         }();
-        auto ticket = std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(request), arrays_, timings_);
+        auto ticket =
+            std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(*request), arrays_, timings_);
         std::erase_if(tickets_, [](const std::weak_ptr<PyTicket>& other) {
             const std::shared_ptr<PyTicket> alive = other.lock();
             return !alive || !alive->is_open();
@@ -98,10 +109,10 @@ public:
 
     BenchResult measure(const py::object& inputs, const std::optional<BenchOptions>& options) {
         const std::shared_ptr<Runner> runner = runner_.get();
-        Request request = inputs_.host_request(inputs);
-        request.call.arrays_stay = true;
+        const auto request = inputs_.host_request(inputs);
+        request->call.arrays_stay = true;
         const py::gil_scoped_release unlocked;
-        return trtw::bench_latency(*runner, request.call, options.value_or(BenchOptions{}));
+        return trtw::bench_latency(*runner, request->call, options.value_or(BenchOptions{}));
     }
 
     py::array input_buffer(const std::string& name, const std::optional<Shape>& shape, int slot) {
@@ -174,24 +185,28 @@ private:
         return runner_.get();
     }
 
-    Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs, const Indices& at,
-                 cudaStream_t consumer) const {
-        Request request = inputs_.request(inputs, consumer);
-        const bool is_default =
-            !outputs && !at && py::isinstance<py::tuple>(device_outputs) && py::len(device_outputs) == 0;
-        request.selection =
-            is_default ? default_ : select_outputs(*plan_, default_.to_host, outputs, device_outputs, at);
-        if (!is_default) {
-            request.call.to_host = request.selection.to_host;
-            request.call.at = request.selection.at;
+    // `given` begins with inputs, outputs, device_outputs and at.
+    template <std::size_t count>
+    Inputs::OwnedRequest make(const Keywords<count>& parameters, const typename Keywords<count>::Values& given,
+                              cudaStream_t consumer) const {
+        Inputs::OwnedRequest request = inputs_.request(given[0], consumer);
+        Call& call = request->call;
+        Selection& selection = request->selection;
+        if (!given[1] && !given[2] && !given[3]) {
+            selection = default_;
+        } else {
+            selection = select_outputs(*plan_, default_.to_host, parameters.get(given, 1, Names{}), given[2],
+                                       parameters.get(given, 3, Indices{}));
+            call.to_host = selection.to_host;
+            call.at = selection.at;
         }
-        request.call.to_device = request.selection.to_device;
+        call.to_device = selection.to_device;
         for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
-            if (!request.selection.to_device[o]) {
+            if (!selection.to_device[o]) {
                 continue;
             }
             const auto aliased = plan_->aliased_input(o);
-            if (aliased && request.call.inputs[*aliased].source == Source::device) {
+            if (aliased && call.inputs[*aliased].source == Source::device) {
                 throw UsageProblem("Output '" + plan_->outputs()[o].name +
                                    "' is written in the array that was given "
                                    "for input '" +
@@ -215,7 +230,9 @@ private:
         if (!trtw::feeds(options_.state, name)) {
             throw UsageProblem("Input '" + name + "' is not a state of this runner.");
         }
-        return {index, make_input(*plan_, plan_->inputs()[index], value, consumer, keep)};
+        std::pair<std::size_t, Input> state{index, {}};
+        set_input(state.second, *plan_, plan_->inputs()[index], value, consumer, keep);
+        return state;
     }
 
     std::shared_ptr<Plan> plan_;
@@ -274,18 +291,16 @@ py::dict counters(const PyRunner& runner) {
 }
 
 void bind_py_runner(py::module_& m) {
-    const py::tuple none_on_device(0);
     py::class_<PyRunner>(m, "Runner", "Runs an engine with a bounded number of calls in flight. Thread-safe.")
         .def(py::init<std::shared_ptr<Plan>, const std::optional<RunnerOptions>&>(), py::arg("engine").none(false),
              py::arg("options") = py::none())
         .def_property_readonly("engine", &PyRunner::plan)
         .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
-        .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,
-             py::arg("out") = py::none(), py::arg("outputs") = py::none(), py::arg("device_outputs") = none_on_device,
-             py::arg("at") = py::none(), py::arg("stream") = py::none(), "Executes the engine once.")
-        .def("submit", &PyRunner::submit, py::arg("inputs"), py::kw_only(), py::arg("outputs") = py::none(),
-             py::arg("device_outputs") = none_on_device, py::arg("at") = py::none(),
-             "Starts a call and returns its Ticket.")
+        .def("run", &PyRunner::run,
+             "Executes the engine once. Parameters: inputs, *, copy=True, out=None, outputs=None, device_outputs=(), "
+             "at=None, stream=None.")
+        .def("submit", &PyRunner::submit,
+             "Starts a call and returns its Ticket. Parameters: inputs, *, outputs=None, device_outputs=(), at=None.")
         .def("measure", &PyRunner::measure, py::arg("inputs"), py::arg("options") = py::none(),
              "Measures single calls, one after the other.")
         .def("timing", &PyRunner::timing, "Returns the times of the last call that this thread finished.")

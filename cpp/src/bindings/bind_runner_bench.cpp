@@ -16,16 +16,18 @@ namespace {
 using PlanPointer = std::shared_ptr<Plan>;
 
 BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options) {
-    const Request request = Inputs{plan, {}}.host_request(inputs);
+    const Inputs names{plan, {}};
+    const auto request = names.host_request(inputs);
     const py::gil_scoped_release unlocked;
-    return trtw::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
+    return trtw::bench(plan, request->call.inputs, options.value_or(BenchOptions{}));
 }
 
 std::vector<LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
                                       std::optional<int> profile) {
-    const Request request = Inputs{plan, {}}.host_request(inputs);
+    const Inputs names{plan, {}};
+    const auto request = names.host_request(inputs);
     const py::gil_scoped_release unlocked;
-    return trtw::profile_layers(plan, request.call.inputs, iterations, profile);
+    return trtw::profile_layers(plan, request->call.inputs, iterations, profile);
 }
 
 // One field of every sample as an array.

@@ -10,6 +10,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace py = pybind11;
 
@@ -19,6 +20,8 @@ namespace {
 
 // Copies below this size are done before another thread could have taken the GIL.
 constexpr std::size_t release_limit = std::size_t{64} << 10U;
+// As many as threads call at once, mostly.
+constexpr std::size_t most_spare_requests = 8;
 
 std::string described(const TensorInfo& tensor) {
     return tensor.name + " " + tensor.dtype + " " + trtw::bracketed(tensor.shape);
@@ -40,34 +43,33 @@ bool holds(const TensorInfo& tensor, const py::dtype& dtype) {
 }
 
 void check_dtype(const TensorInfo& tensor, const py::array& array) {
+    if (array.dtype().is(numpy_dtype(tensor.dtype))) {
+        return; // most are numpy's own one
+    }
     require_native_order(array.dtype(), "Input '" + tensor.name + "'");
     if (!holds(tensor, array.dtype())) {
         refuse_dtype(tensor, py::str(array.dtype().attr("name")));
     }
 }
 
-Input from_host(const TensorInfo& tensor, const py::array& array) {
+void set_host(Input& input, const TensorInfo& tensor, const py::array& array) {
     check_dtype(tensor, array);
-    Input input;
     input.source = Source::host;
     input.data = array.data();
     input.shape.assign(array.shape(), array.shape() + array.ndim());
     if ((array.flags() & py::array::c_style) == 0) {
         input.strides.assign(array.strides(), array.strides() + array.ndim());
     }
-    return input;
 }
 
-Input from_images(const TensorInfo& tensor, const ImageBatch& batch) {
+void set_images(Input& input, const TensorInfo& tensor, const ImageBatch& batch) {
     if (element_name(batch.spec.dtype) != tensor.dtype) {
         refuse_dtype(tensor, element_name(batch.spec.dtype) + " of its letterbox");
     }
-    Input input;
     input.source = Source::images;
     input.shape = batch_shape(batch.views.size(), batch.spec);
     input.images = batch.views;
     input.spec = batch.spec;
-    return input;
 }
 
 // The GPU that the memory is on; the engine's own where every GPU reaches it.
@@ -98,7 +100,7 @@ void check_place(const Plan& plan, const TensorInfo& tensor, const ForeignArray&
     }
 }
 
-Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray& array) {
+void set_device(Input& input, const Plan& plan, const TensorInfo& tensor, const ForeignArray& array) {
     if (array.dtype != tensor.dtype) {
         refuse_dtype(tensor, array.dtype);
     }
@@ -107,18 +109,15 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
                            "' is on the GPU with gaps or not in row-major order; "
                            "pass a contiguous copy (.contiguous()).");
     }
-    Input input;
-    input.source = Source::device;
     input.data = array.data;
     input.shape = array.shape;
-    input.producer = array.producer;
     if (trtw::volume(array.shape) == 0) {
         input.source = Source::host; // nothing to read, and often no address
-        input.producer.reset();
-        return input;
+        return;
     }
     check_place(plan, tensor, array);
-    return input;
+    input.source = Source::device;
+    input.producer = array.producer;
 }
 
 std::size_t output_index(const Plan& plan, const std::string& name) {
@@ -177,19 +176,25 @@ py::array host_output(const Output& output, bool copy, const OutputArrays& out, 
 
 } // namespace
 
-Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& value, cudaStream_t consumer,
-                 std::vector<py::object>& keep) {
+void set_input(Input& input, const Plan& plan, const TensorInfo& tensor, const py::handle& value, cudaStream_t consumer,
+               std::vector<py::object>& keep) {
+    input.strides.clear();
+    input.producer.reset();
+    input.images.clear();
     if (py::isinstance<py::array>(value)) {
         keep.push_back(py::reinterpret_borrow<py::object>(value));
-        return from_host(tensor, py::reinterpret_borrow<py::array>(value));
+        set_host(input, tensor, py::reinterpret_borrow<py::array>(value));
+        return;
     }
-    if (py::isinstance<ImageBatch>(value)) {
+    if (auto foreign = foreign_array(value, consumer)) {
+        keep.push_back(std::move(foreign->keep));
+        set_device(input, plan, tensor, *foreign);
+        return;
+    }
+    if (is_a<ImageBatch>(value)) {
         keep.push_back(py::reinterpret_borrow<py::object>(value));
-        return from_images(tensor, value.cast<const ImageBatch&>());
-    }
-    if (const auto foreign = foreign_array(value, consumer)) {
-        keep.push_back(foreign->keep);
-        return from_device(plan, tensor, *foreign);
+        set_images(input, tensor, value.cast<const ImageBatch&>());
+        return;
     }
     const auto array = py::array::ensure(value);
     if (!array) {
@@ -197,7 +202,7 @@ Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& v
                            py::str(py::type::of(value)).cast<std::string>() + ".");
     }
     keep.push_back(array);
-    return from_host(tensor, array);
+    set_host(input, tensor, array);
 }
 
 Inputs::Inputs(std::shared_ptr<const Plan> plan, const std::map<std::string, std::string>& state)
@@ -206,6 +211,33 @@ Inputs::Inputs(std::shared_ptr<const Plan> plan, const std::map<std::string, std
         names_.emplace_back(tensor.name);
         may_lack_.push_back(trtw::feeds(state, tensor.name));
     }
+    spare_.reserve(most_spare_requests);
+}
+
+void Inputs::GiveBack::operator()(Request* request) const noexcept {
+    std::unique_ptr<Request> spare{request};
+    spare->keep.clear(); // may call whatever ends with an array
+    if (home->spare_.size() < most_spare_requests) {
+        home->spare_.push_back(std::move(spare)); // there is room: nothing throws
+    }
+}
+
+// Of all inputs, without values.
+Inputs::OwnedRequest Inputs::blank() const {
+    if (spare_.empty()) {
+        OwnedRequest made{new Request, {this}};
+        made->call.inputs.resize(names_.size());
+        return made;
+    }
+    OwnedRequest taken{spare_.back().release(), {this}};
+    spare_.pop_back();
+    Call& call = taken->call;
+    call.to_host.reset();
+    call.at.clear();
+    call.room.clear();
+    call.into.clear();
+    call.arrays_stay = false;
+    return taken;
 }
 
 void Inputs::refuse_unknown(const py::dict& values) const {
@@ -218,19 +250,20 @@ void Inputs::refuse_unknown(const py::dict& values) const {
     }
 }
 
-Request Inputs::request(const py::object& values, cudaStream_t consumer) const {
-    const py::dict given =
-        py::isinstance<py::dict>(values) ? py::reinterpret_borrow<py::dict>(values) : py::dict(values);
-    Request request;
-    request.call.inputs.resize(names_.size());
+Inputs::OwnedRequest Inputs::request(py::handle values, cudaStream_t consumer) const {
+    const auto given = py::isinstance<py::dict>(values) ? py::reinterpret_borrow<py::dict>(values)
+                                                        : py::dict(py::reinterpret_borrow<py::object>(values));
+    OwnedRequest request = blank();
     std::size_t used = 0;
     for (std::size_t i = 0; i < names_.size(); ++i) {
         const TensorInfo& tensor = plan_->inputs()[i];
-        if (PyObject* value = PyDict_GetItemWithError(given.ptr(), names_[i].ptr())) {
+        // once all that was given is found, the others are not looked for
+        PyObject* value = used < given.size() ? PyDict_GetItemWithError(given.ptr(), names_[i].ptr()) : nullptr;
+        if (value != nullptr) {
             ++used;
-            request.call.inputs[i] = make_input(*plan_, tensor, value, consumer, request.keep);
+            set_input(request->call.inputs[i], *plan_, tensor, value, consumer, request->keep);
         } else if (may_lack_[i]) {
-            request.call.inputs[i].source = Source::state;
+            request->call.inputs[i].source = Source::state;
         } else {
             refuse_unknown(given); // a wrong name explains more than a missing one
             throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +
@@ -243,9 +276,9 @@ Request Inputs::request(const py::object& values, cudaStream_t consumer) const {
     return request;
 }
 
-Request Inputs::host_request(const py::object& values) const {
-    Request made = request(values, cudaStreamLegacy);
-    for (const Input& input : made.call.inputs) {
+Inputs::OwnedRequest Inputs::host_request(py::handle values) const {
+    OwnedRequest made = request(values, cudaStreamLegacy);
+    for (const Input& input : made->call.inputs) {
         if (input.source != Source::host && input.source != Source::state) {
             throw UsageProblem("A measurement needs arrays in host memory; pass numpy arrays.");
         }
@@ -254,11 +287,13 @@ Request Inputs::host_request(const py::object& values) const {
 }
 
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
-                         const std::optional<std::vector<std::string>>& outputs, const py::object& device_outputs,
+                         const std::optional<std::vector<std::string>>& outputs, py::handle device_outputs,
                          const Indices& at) {
     Selection selection;
     selection.to_host = outputs ? flags_of(plan, *outputs) : default_to_host;
-    if (py::isinstance<py::bool_>(device_outputs)) {
+    if (!device_outputs) {
+        selection.to_device.assign(plan.outputs().size(), false);
+    } else if (py::isinstance<py::bool_>(device_outputs)) {
         selection.to_device.assign(plan.outputs().size(), device_outputs.cast<bool>());
     } else {
         selection.to_device = flags_of(plan, device_outputs.cast<std::vector<std::string>>());

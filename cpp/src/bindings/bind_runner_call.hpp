@@ -28,35 +28,44 @@ struct Request {
 
 using OutputArrays = std::optional<std::map<std::string, pybind11::array>>;
 
-/// An engine's inputs as Python names them. Used with the GIL held.
+/// An engine's inputs as Python names them. Used with the GIL held, and outlives its requests.
 class Inputs {
 public:
+    struct GiveBack {
+        const Inputs* home;
+        void operator()(Request* request) const noexcept;
+    };
+    /// Its memory serves another request once it goes: to allocate that of many inputs takes longer than to fill it.
+    using OwnedRequest = std::unique_ptr<Request, GiveBack>;
+
     /// Those that `state` feeds may lack.
     Inputs(std::shared_ptr<const Plan> plan, const std::map<std::string, std::string>& state);
 
     /// Checks names, dtypes, byte orders and places; shapes are the runner's part. `consumer` is the stream that will
     /// read arrays on the device. Throws UsageProblem.
-    [[nodiscard]] Request request(const pybind11::object& values, cudaStream_t consumer) const;
+    [[nodiscard]] OwnedRequest request(pybind11::handle values, cudaStream_t consumer) const;
     /// The same for arrays in host memory. Throws UsageProblem for others.
-    [[nodiscard]] Request host_request(const pybind11::object& values) const;
+    [[nodiscard]] OwnedRequest host_request(pybind11::handle values) const;
 
 private:
+    [[nodiscard]] OwnedRequest blank() const;
     void refuse_unknown(const pybind11::dict& values) const;
 
     std::shared_ptr<const Plan> plan_;
     std::vector<pybind11::str> names_;
     std::vector<bool> may_lack_;
+    mutable std::vector<std::unique_ptr<Request>> spare_;
 };
 
-/// One input; the array or its owner goes into `keep`.
-Input make_input(const Plan& plan, const TensorInfo& tensor, const pybind11::handle& value, cudaStream_t consumer,
-                 std::vector<pybind11::object>& keep);
+/// Fills in one input, whatever it was before; the array or its owner goes into `keep`.
+void set_input(Input& input, const Plan& plan, const TensorInfo& tensor, const pybind11::handle& value,
+               cudaStream_t consumer, std::vector<pybind11::object>& keep);
 
 using Indices = std::optional<std::map<std::string, std::int64_t>>;
 
-/// The selection that the arguments `outputs`, `device_outputs` and `at` of run and submit ask for.
+/// The selection that the arguments `outputs`, `device_outputs` (null: none) and `at` of run and submit ask for.
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
-                         const std::optional<std::vector<std::string>>& outputs, const pybind11::object& device_outputs,
+                         const std::optional<std::vector<std::string>>& outputs, pybind11::handle device_outputs,
                          const Indices& at);
 
 /// Checks arrays to write outputs into, all but their shapes, which it returns as Call::room. Throws

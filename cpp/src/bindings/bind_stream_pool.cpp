@@ -47,7 +47,9 @@ Input state_value(const Plan& plan, const std::string& name, const py::handle& v
         throw UsageProblem("The engine has no input '" + name + "'.");
     }
     const TensorInfo& tensor = plan.inputs()[*index];
-    return make_input(plan, tensor, narrowed(tensor, value), cudaStreamLegacy, keep);
+    Input state;
+    set_input(state, plan, tensor, narrowed(tensor, value), cudaStreamLegacy, keep);
+    return state;
 }
 
 /// A pool as Python holds it. Its own members are touched with the GIL held only.
@@ -82,7 +84,7 @@ public:
 
     py::dict push(const std::vector<std::int64_t>& streams, const py::object& inputs) {
         const std::shared_ptr<StreamPool> pool = usable();
-        const Request request = inputs_.request(inputs, cudaStreamLegacy);
+        const auto request = inputs_.request(inputs, cudaStreamLegacy);
         py::dict results;
         const auto make = [&](std::size_t output, const Shape& shape) {
             const py::gil_scoped_acquire locked;
@@ -93,16 +95,16 @@ public:
         };
         {
             const py::gil_scoped_release unlocked;
-            pool->push(streams, request.call.inputs, make);
+            pool->push(streams, request->call.inputs, make);
         }
         return results;
     }
 
     void warm_up(const py::object& inputs) {
         const std::shared_ptr<StreamPool> pool = usable();
-        const Request request = inputs_.request(inputs, cudaStreamLegacy);
+        const auto request = inputs_.request(inputs, cudaStreamLegacy);
         const py::gil_scoped_release unlocked;
-        pool->warm_up(request.call.inputs);
+        pool->warm_up(request->call.inputs);
     }
 
     py::dict save(std::int64_t stream) {

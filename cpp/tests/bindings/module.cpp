@@ -32,6 +32,19 @@ void bind_while(py::module_& m, const char* name) {
         .def("__exit__", [](While<State>& self, const py::args&) { self.state.reset(); });
 }
 
+// y = x, with so many states that stay as they are.
+std::shared_ptr<fake::Engine> many(int states, std::int64_t elements) {
+    std::vector<TensorInfo> tensors{fake::input("x", 4), fake::output("y", 4)};
+    for (int i = 0; i < states; ++i) {
+        tensors.push_back(fake::input("past." + std::to_string(i), elements));
+        tensors.push_back(fake::output("present." + std::to_string(i), elements));
+    }
+    auto engine =
+        std::make_shared<fake::Engine>(tensors, [](const std::vector<fake::Values>& in, float) { return in; });
+    engine->infer = [](const std::vector<Shape>& in) { return in; };
+    return engine;
+}
+
 } // namespace
 
 void bind_engine(py::module_& m) {
@@ -40,6 +53,8 @@ void bind_engine(py::module_& m) {
     py::class_<Engine, trtw::Plan, std::shared_ptr<Engine>>(m, "Engine")
         .def_static("recurrent", &fake::recurrent, py::arg("elements") = 4, "y = x + h + 1, h_next = x + h")
         .def_static("twice", &fake::twice, py::arg("elements") = -1, "y = 2 x + 1")
+        .def_static("many", &many, py::arg("states"), py::arg("elements") = 4,
+                    "y = x, and states that stay as they are")
         .def_readwrite("open_output", &Engine::open_output)
         .def_readwrite("streams_weights", &Engine::streams_weights_);
     m.def("launched_graphs", &fake::launched_graphs);

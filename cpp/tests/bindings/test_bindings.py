@@ -8,6 +8,7 @@ import gc
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -279,6 +280,74 @@ def test_runners_that_are_closed_while_threads_use_them() -> None:
             runner.close()
             for future in futures:
                 future.result(30)
+
+
+# ---- memory that serves one request after another -------------------------------------------------------
+
+
+def test_a_call_knows_nothing_of_the_one_before() -> None:
+    runner, wide = twice(), np.arange(8, dtype=np.float32)
+    on_device = twice().run({"x": X}, device_outputs=True)["y"]
+    expected = (2 * X + 1).tolist()
+    for _ in range(2):
+        assert runner.run({"x": wide[::2]})["y"].tolist() == (2 * wide[::2] + 1).tolist()
+        assert runner.run({"x": X})["y"].tolist() == expected
+        assert runner.run({"x": on_device})["y"].tolist() == (2 * (2 * X + 1) + 1).tolist()
+        assert runner.run({"x": X}, outputs=[], device_outputs=True)["y"].numpy().tolist() == expected
+        out = np.zeros(4, np.float32)
+        assert runner.run({"x": list(X)}, out={"y": out})["y"] is out
+        with pytest.raises(native.UsageProblem, match="foreign byte order"):
+            runner.run({"x": FOREIGN})
+        assert runner.run({"x": X[:2]})["y"].tolist() == expected[:2]
+        assert out.tolist() == expected
+
+
+def test_an_array_is_let_go_of_with_its_call() -> None:
+    class Weak(np.ndarray):
+        pass
+
+    runner = twice()
+    for call in (lambda x: runner.run({"x": x}), lambda x: runner.submit({"x": x}).result()):
+        given = X.view(Weak)
+        gone = weakref.ref(given)
+        assert call(given)["y"].tolist() == (2 * X + 1).tolist()
+        del given
+        assert gone() is None
+
+
+def test_the_end_of_an_array_may_call_the_runner() -> None:
+    runner, found = twice(), []
+
+    class Ending(np.ndarray):
+        def __del__(self) -> None:
+            found.append(runner.run({"x": ONES})["y"].tolist())
+
+    class Lazy:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            return X.copy().view(Ending)
+
+    for count in range(1, 4):
+        assert runner.run({"x": Lazy()})["y"].tolist() == (2 * X + 1).tolist()
+        assert found == [[3] * 4] * count
+
+
+def test_states_that_a_call_leaves_out_stay_their_own() -> None:
+    count = 24
+    names = {f"present.{i}": f"past.{i}" for i in range(count)}
+    runner = native.Runner(native.Engine.many(count), native.RunnerOptions(state=names))
+    runner.reset_state({f"past.{i}": i * ONES for i in range(count)})
+    for step in range(6):
+        given = {"x": step * ONES}
+        if step == 3:
+            given["past.7"] = -ONES
+        found = runner.run(given, outputs=["y"], device_outputs=[*names] if step % 2 else [])
+        assert found.pop("y").tolist() == [step] * 4
+        for i, one in enumerate(found.values()):
+            assert one.numpy().tolist() == [-1 if i == 7 and step >= 3 else i] * 4
+    with pytest.raises(native.UsageProblem, match="no input 'z'"):
+        runner.run({"x": X, "z": X})
+    with pytest.raises(native.UsageProblem, match="'x' is missing"):
+        runner.run({"past.3": X})
 
 
 # ---- device arrays and graphs ---------------------------------------------------------------------------
