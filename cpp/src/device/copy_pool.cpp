@@ -65,7 +65,7 @@ void wait_briefly(std::unique_lock<std::mutex>& lock, std::condition_variable& c
 void run_alone(std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done) {
     for (std::size_t piece = 0; piece < pieces; ++piece) {
         work(piece);
-        done(piece);
+        done(piece, piece + 1);
     }
 }
 
@@ -196,8 +196,10 @@ void CopyPool::run(std::size_t pieces, const Work& work, const Done& done, Wake 
         if (piece < pieces) {
             work(piece);
         }
-        for (const std::size_t ready = settle(job, piece, told); told < ready; ++told) {
-            done(told);
+        const std::size_t ready = settle(job, piece, told);
+        if (ready > told) {
+            done(told, ready);
+            told = ready;
         }
     }
 }
@@ -317,9 +319,11 @@ void copy_in_pieces(void* target, const void* source, std::size_t bytes, const C
     auto* to = static_cast<std::byte*>(target);
     const auto* from = static_cast<const std::byte*>(source);
     const std::size_t most = piece_bytes(bytes);
-    const auto size_of = [&](std::size_t piece) { return std::min(most, bytes - piece * most); };
-    const auto copy = [&](std::size_t piece) { std::memcpy(to + piece * most, from + piece * most, size_of(piece)); };
-    const auto tell = [&](std::size_t piece) { copied(piece * most, size_of(piece)); };
+    const auto size_of = [&](std::size_t first, std::size_t end) { return std::min(end * most, bytes) - first * most; };
+    const auto copy = [&](std::size_t piece) {
+        std::memcpy(to + piece * most, from + piece * most, size_of(piece, piece + 1));
+    };
+    const auto tell = [&](std::size_t first, std::size_t end) { copied(first * most, size_of(first, end)); };
     run_pieces(bytes, (bytes + most - 1) / most, std::ref(copy), std::ref(tell), polls);
 }
 

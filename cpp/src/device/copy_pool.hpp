@@ -22,8 +22,9 @@ class CopyPool {
 public:
     /// Does one piece, on any thread: it must not throw.
     using Work = std::function<void(std::size_t piece)>;
-    /// Told on the calling thread of every piece, in order, once it and all before it are done. May throw.
-    using Done = std::function<void(std::size_t piece)>;
+    /// Told on the calling thread of pieces from `first` to before `end`, in order, once they and all before them are
+    /// done: of all that are by then, as a command for the device takes long. May throw.
+    using Done = std::function<void(std::size_t first, std::size_t end)>;
 
     /// `helpers`: how many threads there may be beside the callers; they start with the first job.
     explicit CopyPool(int helpers);

@@ -123,8 +123,7 @@ void Transfers::copy_rearranged(const Input& source, std::size_t element_bytes, 
     const StridedCopy copy{source.shape, source.strides, element_bytes};
     const std::size_t pieces = copy.pieces(piece_bytes(bytes));
     const auto fill = [&](std::size_t piece) { copy.copy_piece(host, source.data, piece, pieces); };
-    const auto transfer = [&](std::size_t piece) {
-        const Rows rows = copy.rows(piece, pieces);
+    const auto transfer_rows = [&](const Rows& rows) {
         if (rows.count == 1 || rows.pitch > most_pitch) {
             for (std::size_t row = 0; row < rows.count; ++row) {
                 const std::size_t offset = rows.offset + row * rows.pitch;
@@ -133,6 +132,11 @@ void Transfers::copy_rearranged(const Input& source, std::size_t element_bytes, 
         } else {
             TRTW_CUDA(cudaMemcpy2DAsync(device + rows.offset, rows.pitch, host + rows.offset, rows.pitch, rows.width,
                                         rows.count, cudaMemcpyHostToDevice, stream));
+        }
+    };
+    const auto transfer = [&](std::size_t first, std::size_t end) {
+        for (std::size_t piece = first; piece < end; ++piece) {
+            transfer_rows(copy.rows(piece, pieces));
         }
     };
     run_pieces(bytes, pieces, std::ref(fill), std::ref(transfer), polls_);

@@ -147,17 +147,19 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
             split(pieces, i, items[i]);
         }
     }
-    const auto offset_of = [&](const Piece& piece) {
-        return offsets[piece.image] + static_cast<std::size_t>(piece.first) * pitch(items[piece.image]);
+    const auto offset_of = [&](const Piece& piece, int row) {
+        return offsets[piece.image] + static_cast<std::size_t>(row) * pitch(items[piece.image]);
     };
     const auto copy = [&](std::size_t index) {
         const Piece& piece = pieces[index];
-        copy_rows(images[piece.image], items[piece.image], piece.first, piece.count, host + offset_of(piece));
+        copy_rows(images[piece.image], items[piece.image], piece.first, piece.count,
+                  host + offset_of(piece, piece.first));
     };
-    const auto transfer = [&](std::size_t index) {
-        const Piece& piece = pieces[index];
-        const std::size_t begin = offset_of(piece);
-        const std::size_t bytes = static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
+    // Pieces of several images, too: what lies between them is nobody's.
+    const auto transfer = [&](std::size_t first, std::size_t end) {
+        const Piece& last = pieces[end - 1];
+        const std::size_t begin = offset_of(pieces[first], pieces[first].first);
+        const std::size_t bytes = offset_of(last, last.first + last.count) - begin;
         TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, bytes, cudaMemcpyHostToDevice, stream));
     };
     run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));

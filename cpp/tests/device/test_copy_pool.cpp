@@ -107,10 +107,39 @@ TEST_CASE("every piece is done once, whatever the number of helpers") {
             std::size_t told = 0;
             pool.run(
                 pieces, [&](std::size_t piece) { ++times[piece]; },
-                [&](std::size_t piece) { told += static_cast<std::size_t>(piece == told && times[piece] == 1); });
+                [&](std::size_t first, std::size_t end) {
+                    for (; first < end; ++first) {
+                        told += static_cast<std::size_t>(first == told && times[first] == 1);
+                    }
+                });
             CHECK(told == pieces);
         }
     }
+}
+
+TEST_CASE("pieces that are done by then are told of together") {
+    CopyPool pool{1};
+    const auto caller = std::this_thread::get_id();
+    constexpr std::size_t pieces = 6;
+    std::atomic<std::size_t> by_helper = 0;
+    std::size_t told = 0;
+    std::size_t commands = 0;
+    pool.run(
+        pieces,
+        [&](std::size_t) {
+            if (std::this_thread::get_id() != caller) {
+                ++by_helper;
+            } else {
+                CHECK(wait_until([&] { return by_helper == pieces - 1; }));
+            }
+        },
+        [&](std::size_t first, std::size_t end) {
+            CHECK(first == told);
+            told = end;
+            ++commands;
+        });
+    CHECK(told == pieces);
+    CHECK(commands <= 2); // the helper may be between a piece and saying so
 }
 
 TEST_CASE("helpers work beside the caller") {
@@ -123,7 +152,7 @@ TEST_CASE("helpers work beside the caller") {
             ++at_work;
             met = wait_until([&] { return at_work == 2; }) && met;
         },
-        [](std::size_t) {});
+        [](std::size_t, std::size_t) {});
     CHECK(met);
 }
 
@@ -144,7 +173,7 @@ TEST_CASE("a helper polls while jobs come at short intervals, and takes part wit
                 }
                 met = met || (at_work == 2 && std::this_thread::get_id() != caller);
             },
-            [](std::size_t) {}, CopyPool::Wake::no);
+            [](std::size_t, std::size_t) {}, CopyPool::Wake::no);
         return met.load();
     }));
     std::this_thread::sleep_for(20ms);
@@ -165,11 +194,11 @@ TEST_CASE("a caller does not wait for helpers that are busy with another call") 
                 ++stuck;
                 static_cast<void>(wait_until([&] { return go_on.load(); }));
             },
-            [](std::size_t) {});
+            [](std::size_t, std::size_t) {});
     }};
     CHECK(wait_until([&] { return stuck == 2; })); // the other caller and the only helper
     std::size_t done = 0;
-    pool.run(50, [](std::size_t) {}, [&](std::size_t) { ++done; });
+    pool.run(50, [](std::size_t) {}, [&](std::size_t first, std::size_t end) { done += end - first; });
     CHECK(done == 50);
     CHECK_FALSE(go_on);
     go_on = true;
@@ -186,8 +215,8 @@ TEST_CASE("nobody touches the memory of a caller that threw") {
         const auto fill = [&] {
             pool.run(
                 pieces, [&, values = memory->data()](std::size_t piece) { values[piece] = static_cast<int>(piece); },
-                [&](std::size_t piece) {
-                    if (piece == last) {
+                [&](std::size_t first, std::size_t end) {
+                    if (first <= last && last < end) {
                         throw std::runtime_error("half-way");
                     }
                 });
@@ -196,7 +225,7 @@ TEST_CASE("nobody touches the memory of a caller that threw") {
         memory.reset(); // a sanitizer tells if a helper still writes
     }
     std::size_t done = 0;
-    pool.run(9, [](std::size_t) {}, [&](std::size_t) { ++done; });
+    pool.run(9, [](std::size_t) {}, [&](std::size_t first, std::size_t end) { done += end - first; });
     CHECK(done == 9);
 }
 
@@ -211,11 +240,12 @@ TEST_CASE("many callers at once, some of which throw") {
                 const Bytes source = noise(shared_copy_bytes, random);
                 Bytes target(source.size());
                 try {
-                    copy_in_pieces(target.data(), source.data(), source.size(), [](std::size_t offset, std::size_t) {
-                        if (offset > 0) {
-                            throw std::runtime_error("half-way");
-                        }
-                    });
+                    copy_in_pieces(target.data(), source.data(), source.size(),
+                                   [](std::size_t offset, std::size_t bytes) {
+                                       if (offset + bytes > shared_copy_bytes / 2) {
+                                           throw std::runtime_error("half-way");
+                                       }
+                                   });
                     ++wrong;
                 } catch (const std::runtime_error&) {
                 }
@@ -235,7 +265,7 @@ TEST_CASE("a pool that was stopped leaves the work to its callers") {
     std::thread caller{[&] {
         while (!end) {
             std::size_t done = 0;
-            pool.run(20, [](std::size_t) {}, [&](std::size_t) { ++done; });
+            pool.run(20, [](std::size_t) {}, [&](std::size_t first, std::size_t end) { done += end - first; });
             wrong += done == 20 ? 0 : 1;
         }
     }};
@@ -254,7 +284,7 @@ TEST_CASE("a child process copies alone") {
     std::atomic<bool> end = false;
     std::thread busy{[&] { // holds the pool's mutex at many of the forks
         while (!end) {
-            CopyPool::shared().run(64, [](std::size_t) {}, [](std::size_t) {});
+            CopyPool::shared().run(64, [](std::size_t) {}, [](std::size_t, std::size_t) {});
         }
     }};
     for (int i = 0; i < 10; ++i) {

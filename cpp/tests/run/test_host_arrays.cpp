@@ -76,7 +76,9 @@ TEST_CASE("other arrays are read before the call returns, in pieces where they a
     const auto copies = fake::copies_from(block->data(), bytes_of(cut));
     const auto direct = fake::copies_from(x.data(), bytes_of(cut));
     CHECK(fake::values(runner.run(staying(x)).outputs()[0]) == doubled(x));
-    CHECK(fake::copies_from(block->data(), bytes_of(cut)) == copies + 5); // of 128 KiB
+    const auto commands = fake::copies_from(block->data(), bytes_of(cut)) - copies;
+    CHECK(commands >= 1);
+    CHECK(commands <= 5); // of 128 KiB each, or more where a helper took part
     CHECK(fake::copies_from(x.data(), bytes_of(cut)) == direct);
     CHECK(runner.status().in_place_inputs == 0);
 }
