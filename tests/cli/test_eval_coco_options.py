@@ -221,3 +221,17 @@ def test_a_decoder_on_the_device_that_cannot_serve_is_refused(coco: Any, monkeyp
     monkeypatch.setenv("TRTW_DOUBLE_JPEG", "9")
     coco.assert_refused(coco.invoke(*words), "mean difference of 9.00 grey levels", exit_code=1)
     coco.assert_refused(coco.invoke(*words, "--preprocess", "host"), "only if it letterboxes them, too")
+
+
+@pytest.mark.usefixtures("doubled_core")
+def test_shards_count_together_what_the_device_decoded(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_jpegs(coco)
+    monkeypatch.setenv("TRTW_DOUBLE_JPEG", "1")
+    words = ["--backend", "trt", "--allow-unverified", "--no-report", "--batch", "1", "--decode", "device"]
+    for number in ("0/2", "1/2"):
+        place = ["--output", str(coco.root / f"shard-{number[0]}")]
+        assert coco.invoke(*words, "--shard", number, *place).exit_code == 0
+    shards = [coco.root / "shard-0", coco.root / "shard-1"]
+    assert trtw("merge", *shards, "--no-report", "--output", coco.root / "merged").exit_code == 0
+    decoding = json.loads((coco.root / "merged" / "metrics.json").read_text())["decoding"]
+    assert (decoding["compared"], decoding["on_device"], decoding["on_host"]) == (2, 2, 2)
