@@ -36,7 +36,7 @@ set(TRTW_CUDA_SOURCES
   src/device/stream.cpp
   src/vision/jpeg_decoder.cpp)
 
-# nvcc.
+# nvcc. Its host compiler may have another standard library than CXX: none of that library's types in what links them.
 set(TRTW_KERNEL_SOURCES
   src/run/row_copy.cu
   src/vision/head.cu

@@ -3,6 +3,7 @@
 #include "run/row_copy.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace trtw {
 
@@ -34,10 +35,10 @@ __global__ void copy_rows(const __grid_constant__ Copies copies, RowDirection di
 
 } // namespace
 
-void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, const std::int32_t* rows,
+void launch_row_copies(const RowCopy* copies, std::size_t copy_count, RowDirection direction, const std::int32_t* rows,
                        std::uint32_t count, std::int32_t spare, cudaStream_t stream) {
-    for (std::size_t first = 0; first < copies.size(); first += copies_per_launch) {
-        const auto some = copies.subspan(first, std::min(copies_per_launch, copies.size() - first));
+    for (std::size_t first = 0; first < copy_count; first += copies_per_launch) {
+        const std::span some(copies + first, std::min(copies_per_launch, copy_count - first));
         Copies parameter{};
         std::copy(some.begin(), some.end(), parameter.items);
         std::uint32_t words = 1;

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace trtw {
 
@@ -88,7 +87,7 @@ constexpr std::size_t most_row_words = 0x7FFF'FFFF;
 /// Enqueues the copies of all tensors. `rows`, in device memory, holds the arena's row for each of the batch's `count`
 /// rows (at most most_batch_rows) and is read when the copies run. Nothing is scattered to the row `spare`. Throws
 /// DeviceFailure.
-void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, const std::int32_t* rows,
+void launch_row_copies(const RowCopy* copies, std::size_t copy_count, RowDirection direction, const std::int32_t* rows,
                        std::uint32_t count, std::int32_t spare, cudaStream_t stream);
 
 } // namespace trtw

@@ -149,7 +149,7 @@ void StateArena::copy(RowDirection direction, std::size_t batch_rows,
         }
     }
     if (!copies.empty()) {
-        launch_row_copies(copies, direction, static_cast<const std::int32_t*>(rows_.data()),
+        launch_row_copies(copies.data(), copies.size(), direction, static_cast<const std::int32_t*>(rows_.data()),
                           static_cast<std::uint32_t>(batch_rows), spare_, stream);
     }
 }

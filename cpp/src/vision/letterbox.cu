@@ -77,17 +77,17 @@ void launch(std::span<const DeviceImage> images, const LetterboxSpec& spec, T* o
 
 } // namespace
 
-void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
+void launch_letterbox(const DeviceImage* images, std::size_t count, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream) {
     switch (spec.dtype) {
     case Element::float32:
-        launch(images, spec, static_cast<float*>(output), stream);
+        launch({images, count}, spec, static_cast<float*>(output), stream);
         break;
     case Element::float16:
-        launch(images, spec, static_cast<__half*>(output), stream);
+        launch({images, count}, spec, static_cast<__half*>(output), stream);
         break;
     case Element::uint8:
-        launch(images, spec, static_cast<std::uint8_t*>(output), stream);
+        launch({images, count}, spec, static_cast<std::uint8_t*>(output), stream);
         break;
     }
 }

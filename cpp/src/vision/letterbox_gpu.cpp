@@ -163,7 +163,7 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
         TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, bytes, cudaMemcpyHostToDevice, stream));
     };
     run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));
-    launch_letterbox(items, spec, output, stream);
+    launch_letterbox(items.data(), items.size(), spec, output, stream);
     return page_locked;
 }
 

@@ -6,24 +6,24 @@
 
 namespace trtw {
 
-void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
+void launch_letterbox(const DeviceImage* images, std::size_t count, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream) {
-    fake::enqueue(stream, [spec, items = std::vector(images.begin(), images.end()),
-                           to = static_cast<std::uint8_t*>(output)]() mutable {
-        for (const DeviceImage& item : items) {
-            for (int y = 0; y < spec.height; ++y) {
-                for (int x = 0; x < spec.width; ++x) {
-                    int bgr[3];
-                    grey_levels(item, spec.pad_value, y, x, bgr);
-                    for (int c = 0; c < 3; ++c) {
-                        to[output_index(spec.layout, spec.height, spec.width, c, y, x)] =
-                            static_cast<std::uint8_t>(bgr[c]);
+    fake::enqueue(
+        stream, [spec, items = std::vector(images, images + count), to = static_cast<std::uint8_t*>(output)]() mutable {
+            for (const DeviceImage& item : items) {
+                for (int y = 0; y < spec.height; ++y) {
+                    for (int x = 0; x < spec.width; ++x) {
+                        int bgr[3];
+                        grey_levels(item, spec.pad_value, y, x, bgr);
+                        for (int c = 0; c < 3; ++c) {
+                            to[output_index(spec.layout, spec.height, spec.width, c, y, x)] =
+                                static_cast<std::uint8_t>(bgr[c]);
+                        }
                     }
                 }
+                to += spec.item_bytes();
             }
-            to += spec.item_bytes();
-        }
-    });
+        });
 }
 
 } // namespace trtw

@@ -6,9 +6,9 @@
 
 namespace trtw {
 
-void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, const std::int32_t* rows,
+void launch_row_copies(const RowCopy* copies, std::size_t copy_count, RowDirection direction, const std::int32_t* rows,
                        std::uint32_t count, std::int32_t spare, cudaStream_t stream) {
-    const std::vector<RowCopy> items(copies.begin(), copies.end());
+    const std::vector<RowCopy> items(copies, copies + copy_count);
     fake::enqueue(stream, [=] {
         for (const RowCopy& copy : items) {
             for (std::uint32_t place = 0; place < count; ++place) {

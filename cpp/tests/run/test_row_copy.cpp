@@ -25,7 +25,7 @@ TEST_CASE("a word of every width goes to its place and back, whichever axis is t
             const auto copy = trtw::row_copy(arena, stride, batch, row_bytes, inner);
             const auto launch = [&](trtw::RowDirection direction) {
                 const trtw::Stream stream;
-                trtw::launch_row_copies({&copy, 1}, direction, rows.data(), 4, 4, stream.get());
+                trtw::launch_row_copies(&copy, 1, direction, rows.data(), 4, 4, stream.get());
             };
             launch(trtw::RowDirection::gather);
             bool right = true;
