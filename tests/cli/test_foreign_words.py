@@ -49,6 +49,23 @@ def test_a_word_of_another_tool_is_refused_with_ours(call: str, said: str) -> No
     assert said in text
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "inspect yolo26n.pt",
+        "verify yolo26n.pt",
+        "predict yolo26n.pt image.jpg",
+        "bench yolo26n.pt",
+        "infer-engine yolo26n.pt",
+    ],
+)
+def test_a_checkpoint_is_refused_with_how_it_is_exported(call: str) -> None:
+    text = " ".join(stderr_of(*call.split()).split())
+    assert (
+        "This is a checkpoint, not an ONNX model. Export it first: `yolo export model=yolo26n.pt format=onnx`" in text
+    )
+
+
 def test_what_is_said_is_there() -> None:
     every = set().union(*FLAGS.values())
     said = {one for _, says in foreign_words.OPTIONS.values() for one in says}

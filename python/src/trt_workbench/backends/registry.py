@@ -13,6 +13,7 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.extensions import BACKENDS, Guard, broken, extensions, load_extension, package_of
+from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.launcher import task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
 
@@ -188,6 +189,8 @@ def _load(name: str) -> Backend:
 
 
 def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
+    if problem := checkpoint_problem(Path(f"MODEL{suffix}")):
+        raise UsageProblem(problem)
     if suffix not in _AUTO:
         kind = f"a {suffix} file" if suffix else "a file without a suffix"
         raise UsageProblem(

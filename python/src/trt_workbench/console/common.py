@@ -36,6 +36,7 @@ from trt_workbench.core.errors import (
     WorkbenchError,
     printable,
 )
+from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.settings import MORE, Setting
 
 _AGAIN_S = 0.01
@@ -215,6 +216,12 @@ def _fail(message: str, exit_code: int, *, before: Path | None, heard: list[int]
     raise typer.Exit(INTERRUPTED if heard else exit_code)
 
 
+def _checkpoint_in(value: Any) -> str:
+    """Return what to do with the first checkpoint among what was given as a model; "" where there is none."""
+    given = value if isinstance(value, list | tuple) else [value]
+    return next((said for one in given if isinstance(one, str | Path) and (said := checkpoint_problem(Path(one)))), "")
+
+
 class PanelCommand(TyperCommand):
     """A command whose `--help` lists its options panel by panel, and whose numbers are bounded.
 
@@ -233,9 +240,15 @@ class PanelCommand(TyperCommand):
         parameters: list[Any] = self.get_params(ctx)
         if said := advice(args, [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]):
             ctx.fail(said)
-        rest = super().parse_args(ctx, _with_values(args, parameters))
+        try:
+            rest = super().parse_args(ctx, _with_values(args, parameters))
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # which pydantic puts before typer's words
+            raise
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
+            if parameter.param_type_name == "argument" and (problem := _checkpoint_in(value)):
+                ctx.fail(problem)
             if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
                 raise typer.BadParameter(
                     f"{value!r} is not a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}.", ctx, parameter

@@ -27,6 +27,18 @@ _KINDS = (
     (stat.S_ISSOCK, "it is a socket"),
 )
 
+CHECKPOINTS = (".pt", ".pth", ".ckpt", ".safetensors")
+
+
+def checkpoint_problem(path: Path) -> str:
+    """Return what to do with a file of weights where a model is asked for; "" for any other file."""
+    if path.suffix.lower() not in CHECKPOINTS:
+        return ""
+    return (
+        f"This is a checkpoint, not an ONNX model. Export it first: `yolo export model={path.name} format=onnx` of "
+        f"Ultralytics, or torch.onnx.export: {path}"
+    )
+
 
 def open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file for reading; nothing else is waited for.

@@ -125,6 +125,7 @@ def _inputs(model: Path | None, given: DataSettings) -> tuple[Path, DataPlace]:
 def _given(given: DataSettings) -> DataPlace | None:
     """Return the data set that was named; None for the embedded one."""
     from trt_workbench.vision.forms.found import DataPlace, find_data
+    from trt_workbench.vision.forms.yolo import SUFFIXES
 
     if given.data is not None and given.images is not None:
         raise UsageProblem(f"--images is the old name of --data; pass one of them: {given.images}")
@@ -132,7 +133,9 @@ def _given(given: DataSettings) -> DataPlace | None:
     if given.annotations is not None:
         if images is None or images.is_file():
             what = "the folder of its images" if images is None else f"a folder, as a file names its own: {images}"
-            raise UsageProblem(f"--annotations needs --data with {what}")
+            alone = images is None and given.annotations.suffix.lower() in SUFFIXES
+            hint = f", or --data {given.annotations} alone" if alone else ""
+            raise UsageProblem(f"--annotations needs --data with {what}{hint}")
         if given.split is not None:
             raise UsageProblem("--split is of a data set that --data alone names; leave out --annotations.")
         return DataPlace(images, given.annotations)
