@@ -66,6 +66,10 @@ def test_a_checkpoint_is_refused_with_how_it_is_exported(call: str) -> None:
     )
 
 
+def test_weights_of_a_language_model_are_given_by_their_folder() -> None:
+    assert "`trtw eval-llm` and `trtw export-llm` take their folder" in stderr_of("inspect", "model.safetensors")
+
+
 def test_what_is_said_is_there() -> None:
     every = set().union(*FLAGS.values())
     said = {one for _, says in foreign_words.OPTIONS.values() for one in says}

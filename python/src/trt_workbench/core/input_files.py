@@ -27,12 +27,14 @@ _KINDS = (
     (stat.S_ISSOCK, "it is a socket"),
 )
 
-CHECKPOINTS = (".pt", ".pth", ".ckpt", ".safetensors")
+_OF_LANGUAGE_MODELS, _CHECKPOINTS = ".safetensors", (".pt", ".pth", ".ckpt")
 
 
 def checkpoint_problem(path: Path) -> str:
     """Return what to do with a file of weights where a model is asked for; "" for any other file."""
-    if path.suffix.lower() not in CHECKPOINTS:
+    if path.suffix.lower() == _OF_LANGUAGE_MODELS:
+        return f"These are weights, not an ONNX model; `trtw eval-llm` and `trtw export-llm` take their folder: {path}"
+    if path.suffix.lower() not in _CHECKPOINTS:
         return ""
     return (
         f"This is a checkpoint, not an ONNX model. Export it first: `yolo export model={path.name} format=onnx` of "
