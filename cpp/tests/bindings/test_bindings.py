@@ -585,7 +585,7 @@ def test_a_submitted_page_locked_array_may_change() -> None:
 def rows_head(**changed: Any) -> Any:
     """Of rows of six values, in an output [images, values]: the engine "twice" gives 2 x + 1."""
     places = {"boxes": (0, 0, 1, 0), "scores": (0, 0, 1, 0), "labels": (0, 0, 1, 0)}
-    return native.HeadSpec(8, 8, 1, 0, **{"kind": "rows", **places, **changed})
+    return native.HeadSpec(8, **{"width": 8, "items": 1, "classes": 0, "kind": "rows", **places, **changed})
 
 
 def test_a_detector_gives_boxes_and_the_outputs_that_are_asked_for() -> None:
@@ -607,6 +607,18 @@ def test_further_values_come_with_the_boxes() -> None:
             found, _ = detector.run({"x": np.array([0, -0.5], np.float32)})
             assert [array.tolist() for array in found[0]] == [[[1] * 4], [1], [1], [[1, 1]]]
             assert found[1][3].shape == (0, 2)
+
+
+def test_masks_come_with_the_boxes() -> None:
+    planes = {"more": (0, 0, 1, 0), "values": 1, "planes": (0, 0, 1, 0), "plane_height": 1, "plane_width": 1}
+    with native.Detector(native.Engine.twice(), rows_head(**planes)) as detector:
+        for _ in range(3):
+            (found,), _ = detector.run({"x": np.array([0], np.float32)})
+            assert (len(found), found[4].dtype, found[4].size) == (5, np.uint32, 0)  # there is no pixel in the box
+    (found,) = native.find_boxes_cpu(
+        rows_head(**planes, width=40, boxes=(0, 1, 0, 1)), [np.array([[1, -3, 0, 40, 2]], np.float32)]
+    )
+    assert found[4].tolist() == [0xFFFF_FFFF, 0xFF] * 2
 
 
 @pytest.mark.parametrize(

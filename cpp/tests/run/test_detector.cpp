@@ -97,6 +97,26 @@ TEST_CASE("further values come with the boxes") {
     }
 }
 
+TEST_CASE("masks come with the boxes") {
+    HeadSpec masked = spec();
+    masked.more = {0, 0, row_length, 1}; // its place weighs one pixel, its score
+    masked.values = 1;
+    masked.planes = {0, 4, 1, 1};
+    masked.plane_height = masked.plane_width = 1;
+    Detector detector{rows(), {}, masked};
+    for (int turn = 0; turn < 8; ++turn) {
+        Values values = row(1, 0.0F);
+        for (const Values& one : {row(static_cast<float>(turn), 0.5F), row(1, 0.5F)}) {
+            values.insert(values.end(), one.begin(), one.end());
+        }
+        const auto boxes = found(detector, values);
+        CHECK(boxes[0].masks.empty());
+        const std::uint32_t bits = turn == 0 ? 0 : turn == 7 ? 1 : 3; // at nought, and at the input's edge
+        CHECK(boxes[1].masks == std::vector<std::uint32_t>(turn == 7 ? 1 : 2, bits));
+        CHECK(boxes[2].masks == std::vector<std::uint32_t>(2, 3));
+    }
+}
+
 TEST_CASE("calls of other numbers of images leave the memory of a graph alone") {
     Detector detector{rows(), {}, spec()};
     for (int turn = 0; turn < 12; ++turn) {
