@@ -78,7 +78,6 @@ def measured(model: Path, chosen: argparse.Namespace) -> list[dict[str, Any]]:
 
 def ways_of(session: Any, family: Any, settings: Any) -> dict[str, Call]:
     """Return the ways from an image to its boxes in pixels of the image."""
-    from trt_workbench.vision.families import Detections
     from trt_workbench.vision.letterbox import find_geometry, preprocess
 
     transform = family.preparation()
@@ -87,8 +86,8 @@ def ways_of(session: Any, family: Any, settings: Any) -> dict[str, Call]:
     head = family.head(shapes, settings)
 
     def device(image: Any) -> Any:
-        boxes = session.find_boxes([image], transform, head, with_outputs=False).boxes
-        return family.restore(Detections(*boxes[0]), find_geometry(*image.shape[:2], transform))
+        found = family.completed(session.find_boxes([image], transform, head, with_outputs=False).boxes)
+        return family.restore(found[0], find_geometry(*image.shape[:2], transform))
 
     def outputs(image: Any) -> Any:
         found = family.decode(session.run_images([image], transform), settings)
@@ -124,12 +123,11 @@ def compute_ms(session: Any, shape: tuple[int, ...]) -> float:
 
 
 def require_same(cases: dict[str, tuple[Call, Any]]) -> None:
-    """Exit unless all ways on the device find the same boxes."""
+    """Exit unless all ways on the device find the same boxes, and what goes with them."""
     first, *others = [call(image) for name, (call, image) in cases.items() if "processor" not in name]
     for other in others:
-        if not all(
-            np.array_equal(getattr(first, name), getattr(other, name)) for name in ("boxes", "scores", "labels")
-        ):
+        extras = [one.extra and one.extra.entries(slice(None)) for one in (first, other)]
+        if extras[0] != extras[1] or not all(map(np.array_equal, first[:3], other[:3])):
             raise SystemExit("The ways find different boxes.")
 
 
