@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.core import input_files
 from trt_workbench.core.input_files import MOST_TEXT, parse_json, read_bytes, read_json, read_text
 
 
@@ -36,3 +37,12 @@ def test_room_without_content_costs_nothing(size: int, begin: bytes, tmp_path: P
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 10e6
+
+
+def test_a_root_where_nothing_is_mounted_at_sys_has_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "_MADE_UP", (Path("/proc"), tmp_path))
+    monkeypatch.setattr(input_files, "_made_up", input_files._made_up.__wrapped__)
+    (tmp_path / "file").write_bytes(b"x")
+    assert read_bytes(tmp_path / "file") == b"x"
+    with pytest.raises(OSError, match="of the operating system"):
+        read_bytes(Path("/proc/self/status"))

@@ -26,6 +26,7 @@ _KINDS = (
     (stat.S_ISBLK, "it is a device"),
     (stat.S_ISSOCK, "it is a socket"),
 )
+_MADE_UP = (Path("/proc"), Path("/sys"))  # plain folders in a root where nothing is mounted there
 
 _OF_LANGUAGE_MODELS, _CHECKPOINTS = ".safetensors", (".pt", ".pth", ".ckpt")
 
@@ -75,7 +76,7 @@ def require_regular(path: Path, status: os.stat_result | None = None) -> None:
 @functools.cache
 def _made_up() -> frozenset[int]:
     """Return the devices of file systems whose files the kernel makes up: to read some of them waits for ever."""
-    return frozenset(Path(place).stat().st_dev for place in ("/proc", "/sys") if Path(place).is_dir())
+    return frozenset(place.stat().st_dev for place in _MADE_UP if place.is_mount())
 
 
 def read_bytes(path: Path, limit: int = MOST_BYTES, *, text: bool = False) -> bytes:
