@@ -59,6 +59,7 @@ RUN_BY = {
         "decide",
         "decide model.onnx --data images/ --annotations instances.json --calibration other-images/",
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR",
+        "decide yolox_nano.onnx --data val2017 --annotations unseen.json --calibration seen",
     ],
     "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
         "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
