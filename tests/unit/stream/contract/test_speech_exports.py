@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.in_app import json_of, stderr_of
+from tests.in_app import json_of, stderr_of, stdout_of
 from tests.speech_exports import PROMPTS, nemotron, parakeet_tdt, parakeet_unified, zipformer
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.texts import held, refused
@@ -79,6 +79,14 @@ def test_a_healthy_encoder_keeps_its_draft(name: str, exported: dict[str, Path],
         StreamSettings(target=exported[name], contract=path, backend="torch", chunks=6), tmp_path / "run"
     )
     assert metrics.passed, metrics.failures
+
+
+@pytest.mark.parametrize(("left", "right"), [(8, 0), (0, 4)])
+def test_windows_with_one_context_keep_their_draft(left: int, right: int, tmp_path: Path) -> None:
+    model = parakeet_unified(tmp_path, left=left, chunk=4, right=right)
+    path, _, undecided = drafted(model, tmp_path, "parakeet-unified")
+    assert not undecided
+    stdout_of("check-contract", path, model, "--backend", "ort-cpu", "--output", tmp_path / "run")
 
 
 def test_a_shorter_length_is_checked(exported: dict[str, Path], tmp_path: Path) -> None:

@@ -279,8 +279,8 @@ class _Draft:
             return None
         (first, count), right = exported.valid, exported.right
         self.notes.append(f"Valid: entries {first} to {first + count - 1} of {tensor.name}, along dimension {axes[0]}")
-        rate = f" / {exported.hop // count}"
-        by = f"ceil((new - ({right} if chunk == 0 else 0)){rate})"
+        new = f"(new - ({right} if chunk == 0 else 0))" if right else "new"
+        by = f"ceil({new} / {exported.hop // count})"
         return {"axis": axes[0], "offset": first, "by": by}
 
     def _states(self) -> list[dict[str, Any]]:

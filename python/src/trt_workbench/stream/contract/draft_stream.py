@@ -234,7 +234,7 @@ class DraftedStream:
             left = (known.left_context or 0,) * 2
         found = self.exported if self.signal and known.left_context is None else None
         if found and sizes == (found.frames, found.frames):
-            left = found.frames - found.hop - found.right if found.right else 0, found.frames - found.hop
+            left = found.frames - found.hop - found.right if found.valid else 0, found.frames - found.hop
             ahead = f", the last {found.right} of them ahead" if found.right else ""
             said = f"{found.frames} frames{ahead}, a later one every {found.hop} ({found.keys} of the model's metadata)"
             self.notes.append(f"Chunks: {said}")
