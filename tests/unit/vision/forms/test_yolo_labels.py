@@ -49,6 +49,7 @@ def test_repeated_lines_count_once_and_no_file_is_no_object(tmp_path: Path) -> N
     [
         ("0 0.5 0.5 0.1", "it has 4 values; a box has 5"),
         ("0 0.5 0.5 0.1 0.1 0.7", "a rotated box is its four corners"),
+        ("0 0.5 0.5 0.1 0.1 0.2 0.2 1 0.3 0.3 1 0.4 0.4 1", "a pose needs kpt_shape"),
         ("0 0.1 0.1 0.2 0.2 0.3 0.3 0.4", "pairs of x and y"),
         ("3 0.5 0.5 0.1 0.1", "class 3, and the data set has classes 0 to 2"),
         ("-1 0.5 0.5 0.1 0.1", "class -1"),
