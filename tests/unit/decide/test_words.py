@@ -10,11 +10,12 @@ from trt_workbench.core.statistics.bootstrap import share_interval
 from trt_workbench.decide.document import DecisionRow, RowSpeed
 from trt_workbench.decide.judge import _row
 from trt_workbench.decide.settings import DecideSettings
-from trt_workbench.decide.task import Detection
+from trt_workbench.decide.task import Detection, WordsTask
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, gate, recommendation
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.quantize.document import RowScore
+from trt_workbench.stream import Spoken
 
 
 def task(*, overlap: bool = False) -> Detection:
@@ -105,6 +106,20 @@ def test_a_gate_that_few_samples_pass_says_so_and_fails_where_certainty_is_asked
     assert (
         f"up to {3 / samples if samples > 3 else 1:.4f}" in gate([BASE, alike], ["AP"], "images", 0.005, samples).text
     )
+
+
+@pytest.mark.parametrize(("name", "value", "lost"), [("AP", 0.0, True), ("WER", 1.2, True), ("WER", 0.0, False)])
+def test_a_baseline_that_gets_nothing_right_has_nothing_to_lose(name: str, value: float, *, lost: bool) -> None:
+    rows = [row("fp32", 0, 0, speed(10, 1)), row("int8", 0, 0, speed(5, 2))]
+    rows = [
+        one.model_copy(update={"score": one.score and one.score.model_copy(update={"value": value})}) for one in rows
+    ]
+    found = gate(rows, [name], "images", 0.005, 5000)
+    assert (found.passed, found.certain) == (True, not lost)
+    assert ("there is nothing to lose; check model and data" in found.text) is lost
+    assert gate(rows, [name], "images", 0.005, 5000, certain=True).passed is not lost
+    asked = task() if name == "AP" else WordsTask(Spoken(Path("c.json"), "m.jsonl"))
+    assert any("nothing to lose" in one for one in recommendation(rows, asked, 0.005, 5000).doubts) is lost
 
 
 def test_a_gate_that_is_certain() -> None:

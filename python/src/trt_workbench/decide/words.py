@@ -18,6 +18,7 @@ from trt_workbench.core.statistics.bootstrap import (
 from trt_workbench.core.statistics.comparison import telling_repetitions
 from trt_workbench.decide.document import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
 from trt_workbench.decide.task import Task
+from trt_workbench.stream import RATES
 
 _MOST = 2
 # Below, tenths of a megabyte mean nothing.
@@ -92,7 +93,8 @@ def gate(
     ran = [row for row in rows if row.precision != BASELINE and (accept_simulated or not row.simulated)]
     within = [row for row in ran if row.meets]
     counting = [row for row in within if row.counts]
-    sure = [row for row in counting if row.certain]
+    worthless = _worthless(rows, keep)
+    sure = [row for row in counting if row.certain and not worthless]
     names = [row.label for row in counting]
     bound = f"{_listed(keep)} within {max_loss:g} of {BASELINE}"
     number = counted(samples, unit.removesuffix("s"))
@@ -107,10 +109,21 @@ def gate(
         largest, figure = _largest(best, keep, samples)
         what = "the loss" if len(keep) == 1 else f"the loss of {figure}"
         why = f"with {number} {what} may be up to {_signed(largest)}"
-        if largest <= max_loss:
+        if worthless:
+            why = worthless
+        elif largest <= max_loss:
             why = f"{number} of the {LEAST_UNITS} that an interval needs"
         text = f"{best.label} keeps {bound} on these {unit}, but not for certain: {why}."
     return ScoreGate(passed=bool(sure if certain else counting), certain=bool(sure), rows=names, text=text)
+
+
+def _worthless(rows: Sequence[DecisionRow], keep: Sequence[str]) -> str:
+    """Say that the baseline gets nothing right, so that no precision can lose anything; "" where it does."""
+    for row in rows:
+        for name, one in row.kept(keep).items() if row.precision == BASELINE else ():
+            if one.value >= 1 if name in RATES else one.value == 0 and not name.startswith("ece"):
+                return f"{name} of {row.label} is {one.value:.4f}, so there is nothing to lose; check model and data"
+    return ""
 
 
 def _not_counted(rows: Sequence[DecisionRow]) -> str:
@@ -227,7 +240,7 @@ def _doubts(
     *,
     processor: bool = False,
 ) -> list[str]:
-    doubts = []
+    doubts = [f"{worthless}."] if (worthless := _worthless(rows, task.keep)) else []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
     if task.overlap and any(_is_ranged(row) for row in rows):
