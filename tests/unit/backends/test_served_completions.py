@@ -17,8 +17,8 @@ class Client:
 
     address = "http://server"
 
-    def __init__(self, choice: Any, status: int = 200) -> None:
-        self.body, self.status = json.dumps({"choices": choice}).encode(), status
+    def __init__(self, choice: Any, status: int = 200, read: Any = None) -> None:
+        self.body, self.status = json.dumps({"choices": choice, "usage": {"prompt_tokens": read}}).encode(), status
 
     def ask(self, *_: Any) -> HttpAnswer:
         return HttpAnswer(self.status, "", {}, self.body)
@@ -73,3 +73,17 @@ def test_a_place_without_other_tokens_says_only_whether_it_is_this_one() -> None
     assert asking(listed(top_logprobs=tops)).scores(TOKENS)[1] == [-1, -1, 4]
     ids = listed(tokens=[f"token_id:{one}" for one in (3, 1, 4, 9)], top_logprobs=[None, {"token_id:8": -0.5}, {}, {}])
     assert asking(ids).scores(TOKENS)[1] == [-1, 8, -1]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_server_of_chats_alone_is_told_apart(status: int) -> None:
+    client: Any = Client([{}], status)
+    with pytest.raises(UsageProblem, match=r"at /v1/completions, which a server of chats alone lacks \("):
+        Completions(client, "m", lambda: pytest.fail("no tokenizer is needed")).require()
+
+
+@pytest.mark.parametrize("read", ["3", [3], 3.0])
+def test_a_number_of_tokens_that_is_none_is_named(read: Any) -> None:
+    client: Any = Client([listed()], read=read)
+    with pytest.raises(DeviceFailure, match="form of a completion"):
+        Completions(client, "m", lambda: pytest.fail("no tokenizer is needed")).scores(TOKENS)

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from itertools import islice, repeat
+from types import NoneType
 from typing import Any, NamedTuple, NoReturn
 
 from trt_workbench.backends.language import Continuation
@@ -20,6 +21,7 @@ Choice = dict[str, Any]
 Fields = dict[str, Any]
 
 _PATH = "/v1/completions"
+_NO_SUCH = (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.METHOD_NOT_ALLOWED, http.HTTPStatus.NOT_IMPLEMENTED)
 _ID = "token_id:"
 _AS_TEXT = "text of the prompt"
 _SHORT = 2
@@ -151,9 +153,9 @@ class Completions:
             return answer
         known = answer.prompt_tokens
         if known != len(tokens) and (as_text or known is not None):
-            read = "does not say how many" if known is None else f"reads {known}"
+            read = "does not say how many tokens it reads" if known is None else f"reads {counted(known, 'token')}"
             raise UsageProblem(
-                f"The server {read} tokens in a prompt of {len(tokens)}: it adds its own, such as one that begins "
+                f"The server {read} in a prompt of {len(tokens)}: it adds its own, such as one that begins "
                 f"texts, or has another tokenizer: {self}"
             )
         return answer.choice
@@ -166,13 +168,15 @@ class Completions:
             return answered(answer.status, answer.reason, answer.said)
         if answer.status != http.HTTPStatus.OK:
             what = f"complete a text with model {self._model!r}"
+            if answer.status in _NO_SUCH:
+                what += f" at {_PATH}, which a server of chats alone lacks"
             refuse_status(self._client.address, answer.status, answer.reason, answer.said, what)
         try:
             document = answer.document()
-            choice = document["choices"][0]
-            if not isinstance(choice, dict):
-                raise TypeError(choice)
-            return _Answer(choice, (document.get("usage") or {}).get("prompt_tokens"))
+            choice, known = document["choices"][0], (document.get("usage") or {}).get("prompt_tokens")
+            if not isinstance(choice, dict) or type(known) not in (int, NoneType):
+                raise TypeError(choice, known)
+            return _Answer(choice, known)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             self._refuse_form("answer has not the form of a completion", error)
 

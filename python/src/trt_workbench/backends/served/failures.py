@@ -48,7 +48,7 @@ def no_answer(address: Address, reason: object) -> NoAnswer:
 def too_slow(address: Address, limit_s: float) -> TooSlow:
     """Return the error for an answer that did not come in time."""
     return TooSlow(
-        f"The server did not answer within {limit_s:g} s; raise the limit with --option timeout_s=SECONDS: {address}"
+        f"The server did not answer within {limit_s:g} s; raise the limit, the backend's option timeout_s: {address}"
     )
 
 
@@ -72,7 +72,7 @@ def opening(address: Address, client: Closing) -> Iterator[None]:
         client.close()
         if isinstance(problem, NoAnswer):
             raise ComponentMissing(
-                f"No server answers ({problem.reason}). Start it, or pass its URL with --url: {address}"
+                f"No server answers ({problem.reason}). Start it, or pass the URL of one that runs: {address}"
             ) from problem
         if isinstance(problem, NotReady):
             raise ComponentMissing(

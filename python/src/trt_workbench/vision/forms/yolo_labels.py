@@ -91,7 +91,9 @@ class LabelReader:
         elif count < _BOX:
             raise ValueError(f"it has {count} values; a box has 5: class, centre x, centre y, width, height")
         elif count % 2 == 0:
-            raise ValueError(f"it has {count} values; a segment has its class and pairs of x and y, a pose needs kpt_shape")
+            raise ValueError(
+                f"it has {count} values; a segment has its class and pairs of x and y, a pose needs kpt_shape"
+            )
 
     def _points(self, values: tuple[float, ...]) -> Iterator[float]:
         """Yield x and y of the keypoints."""
