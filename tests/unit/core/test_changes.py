@@ -76,3 +76,12 @@ def test_scores_are_compared_by_their_intervals() -> None:
     assert change_points([score(0.0, 0.0), score(0.0, 0.0)], 1) == []
     assert indices(change_points([score(0.0, 0.0), score(0.3)], 1)) == [1]
     assert change_points([SeriesEntry((0.5,)), SeriesEntry((0.1,))], 1) == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("after", [0.0, 0.3])
+def test_a_score_without_an_interval_may_fall_to_nothing(after: float) -> None:
+    alone = [SeriesEntry((value,)) for value in (0.3, 0.3, 0.0, 0.0, after)]
+    assert change_points(alone, 5) == []  # of single values nothing can be said
+    several = [SeriesEntry((value,) * REPETITIONS) for value in (0.3, 0.3, 0.0, 0.0)]
+    assert indices(change_points(several, 5)) == [2]

@@ -93,8 +93,8 @@ def _against(level: Sequence[SeriesEntry], run: SeriesEntry, index: int, compari
         ratio = _ratio(run.values[0], last.values[0])
         low, high = _ratio(run.low, last.high), _ratio(run.high, last.low)
     else:
-        before = [value for one in level for value in one.values]
-        made = compare(before, run.values, 1 - ALPHA / comparisons)
+        before, now = ([max(value, _LEAST) for one in runs for value in one.values] for runs in (level, [run]))
+        made = compare(before, now, 1 - ALPHA / comparisons)
         if made.ratio_low is None or made.ratio_high is None:
             return None
         ratio, low, high = made.ratio, made.ratio_low, made.ratio_high
