@@ -100,6 +100,12 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
+def test_pages_that_messages_name_exist() -> None:
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "python" / "src").rglob("*.py"))
+    named = {name for text in texts for name in re.findall(r"docs/(?:guides|reference)/[\w/-]+\.md", text)}
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
 def headings(page: Path) -> set[str]:
     """The names by which links lead to the headings of a page, as GitHub makes them."""
     found = re.findall(r"^#+ (.*)", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)

@@ -77,7 +77,10 @@ class PlacementSettings:
         Setting("Keep this group (a node, or a pattern such as layers.0.*) in fp32; repeatable.", _PLACEMENT),
     ] = ()
     keep_sensitive: Annotated[
-        bool, Setting("Keep in fp32 the groups that are known to lose most (docs/guides/quantize.md).", _PLACEMENT)
+        bool,
+        Setting(
+            "Keep in fp32 the groups that are known to lose most (docs/reference/commands/quantize.md).", _PLACEMENT
+        ),
     ] = True
     attention: Annotated[bool, Setting("Also quantise products of two activations.", _PLACEMENT)] = False
     compact: Annotated[

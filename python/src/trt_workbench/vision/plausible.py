@@ -116,7 +116,7 @@ def _advice(family: Family, outputs: Mapping[str, NDArray[Any]]) -> str:
         return f"Try --family {' or '.join(fitting)}: its boxes lie inside the images. "
     return (
         "No other family gives boxes inside the images: check the export, which must have one of the formats in "
-        "docs/guides/eval-coco.md. "
+        "docs/reference/commands/eval-coco.md. "
     )
 
 
