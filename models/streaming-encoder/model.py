@@ -87,13 +87,22 @@ class Attention(nn.Module):
         context = torch.cat([cache, new], 1)
         query = self._split(self.query(new))
         key, value = self._split(self.key(context)), self._split(self.value(context))
-        place = self._split(self.position(positions).unsqueeze(0))
+        place = self.position(positions).reshape(-1, self.heads, self.size).transpose(0, 1)
         content = (query + self.content_bias.unsqueeze(1)) @ key.transpose(-1, -2)
-        relative = shifted((query + self.position_bias.unsqueeze(1)) @ place.transpose(-1, -2))
+        relative = shifted(self._beside(query + self.position_bias.unsqueeze(1), place))
         scores = (content + relative) * (1 / math.sqrt(self.size))
         weights = torch.where(mask, scores, torch.tensor(MASKED, dtype=scores.dtype)).softmax(-1)
         mixed = (weights @ value).transpose(1, 2).flatten(2)
         return x + self.out(mixed), context[:, -cache.shape[1] :]
+
+    def _beside(self, query: Tensor, place: Tensor) -> Tensor:
+        """Return the products of queries [B, H, To, d] with positions [H, R, d].
+
+        Streams and rows are one axis: TensorRT 8.6 captures no CUDA graph of a product of which one operand is for all
+        streams while their number is free.
+        """
+        rows = query.transpose(0, 1).reshape(self.heads, -1, self.size) @ place.transpose(-1, -2)
+        return rows.reshape(self.heads, query.shape[0], -1, place.shape[1]).transpose(0, 1)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], -1, self.heads, self.size).transpose(1, 2)
