@@ -253,7 +253,7 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
 def test_the_page_says_which_decoder_scored_and_what_the_host_decoded(make_run: Callable[..., Path]) -> None:
     decoding = {"library": "nvJPEG 12.4.0", "compared": 8, "max_difference": 14, "mean_difference": 0.41}
     run = make_run(decoding={**decoding, "on_device": 10, "on_host": 2})
-    said = " ".join(summarise(read_artefacts(run)))
+    said = " ".join(summarise(read_artefacts(run).metrics))
     assert "decoded on the GPU by nvJPEG 12.4.0" in said
     assert "0.41 grey levels in the mean, 14 at most. The host decoded 2 of 12 images" in said
 
