@@ -127,6 +127,12 @@ def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the plots of reports blank once everything is in them: laying them out takes longer than most commands."""
+    monkeypatch.setattr("trt_workbench.report.page.written", lambda _: '<svg class="plot"></svg>\n')
+
+
+@pytest.fixture
 def doubled_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Put the double of the native core in its place, with an output folder of the test's own."""
     from trt_workbench.engine import native

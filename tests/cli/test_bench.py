@@ -21,6 +21,8 @@ from trt_workbench.bench.config import shipped_configs
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.records import Record
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 
 

@@ -9,6 +9,8 @@ from tests.in_app import measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 DOUBLES = Path(__file__).parents[1] / "doubles"
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"
 

@@ -9,6 +9,8 @@ import pytest
 from tests.in_app import measured, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
 FAKE = """
 import os

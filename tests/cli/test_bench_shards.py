@@ -12,6 +12,8 @@ from tests.texts import held
 from trt_workbench.bench.run import BenchRun
 from trt_workbench.core.records import Record
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:

@@ -20,6 +20,8 @@ from trt_workbench.quantize import CalibrationSettings, calibration_data
 from trt_workbench.quantize.data import batches
 from trt_workbench.stream.transcribe.spoken_code import CALIBRATION_UTTERANCES, HELD_OUT_UTTERANCES, utterance
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 MODEL = embedded_model(ENCODER)
 QUICK = ("decide", "--backends", "ort-cpu", "--no-search")
 

@@ -18,7 +18,7 @@ from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.verify.gate import BenchGate
 
-pytestmark = pytest.mark.usefixtures("doubled_core")
+pytestmark = pytest.mark.usefixtures("doubled_core", "blank_pictures")
 TRT = ("--backend", "trt", "--no-report")
 
 

@@ -17,6 +17,7 @@ from trt_workbench.decide.subject import subject_of
 from trt_workbench.quantize import CalibrationSettings, coco_scores
 from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
+from trt_workbench.vision.scenes import dataset as embedded
 
 NAMES = {"task": "segment", "names": "['square', 'circle']", "end2end": "True"}
 
@@ -116,12 +117,14 @@ def test_a_decision_is_by_masks(masks: Any) -> None:
     assert subject.task.figure == "mask_AP"
 
 
-def test_the_embedded_model_runs_on_the_embedded_scenes(tmp_path: Path) -> None:
+def test_the_embedded_model_runs_on_the_embedded_scenes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 40)
     words = ["shapes-segmenter", "--output", str(tmp_path / "run"), "--no-report"]
     result = CliRunner().invoke(single_command_app(eval_coco), words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert (metrics["images"], metrics["model"]["family"], metrics["model"]["task"]) == (200, "yolov8-seg", "masks")
+    assert (metrics["images"], metrics["model"]["family"], metrics["model"]["task"]) == (40, "yolov8-seg", "masks")
     assert metrics["AP"] > 0.85
     assert metrics["mask_AP"] > 0.5
     assert metrics["mask_AP_ci95"][0] < metrics["mask_AP"] < metrics["mask_AP_ci95"][1]

@@ -12,6 +12,8 @@ from tests.texts import held
 
 from trt_workbench.core.counts import counted
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 # What one process and shards write alike, byte for byte.
 SCORED = ("predictions.json", "curves.json", "confusion.json")
 # Of metrics.json and records.jsonl: times, and what says that there were shards.

@@ -18,6 +18,8 @@ from tests.texts import held
 import trt_workbench
 from trt_workbench.scale.submit import scheduler
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 STUB = Path(__file__).parents[1] / "stub_trtw.py"
 SHARDS = 4
 

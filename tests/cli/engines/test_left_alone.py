@@ -13,6 +13,8 @@ from tests.in_app import stderr_of, stdout_of
 from tests.kept_reports import RECORDS
 from tests.onnx_text import write_onnx
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 Command = tuple[object, ...]
 
 

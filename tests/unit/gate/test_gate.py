@@ -20,6 +20,8 @@ from trt_workbench.gate.document import GateCheck, GateDocument
 from trt_workbench.gate.formats import junit, markdown
 from trt_workbench.vision.scenes.scenes import write_dataset
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 TWICE = "twice (float[batch, 2] x) => (float[batch, 2] y) { y = Add(x, x) }"
 
 

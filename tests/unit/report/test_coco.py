@@ -113,6 +113,7 @@ def test_a_linked_picture_is_replaced_not_followed(make_run: Callable[..., Path]
     assert (tmp_path / "mine.png").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("name", ["../secret.jpg", "{root}/secret.jpg", "a/../../secret.jpg"])
 def test_an_image_from_elsewhere_does_not_enter_the_gallery(
     make_run: Callable[..., Path], tmp_path: Path, name: str
@@ -126,6 +127,7 @@ def test_an_image_from_elsewhere_does_not_enter_the_gallery(
         write_report(run)
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_of_another_process_only_the_pictures_that_it_drew_are_shown(
     make_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

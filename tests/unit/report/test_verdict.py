@@ -18,6 +18,8 @@ from trt_workbench.target.document import CheckedTarget
 from trt_workbench.upgrade.document import Outcome
 from trt_workbench.verify.report import _ORDER as OF_VERIFY
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ANSWER = re.compile(r'<section class="verdict ?(\w*)">\s*<p><span class="pill (\w+)">([^<]*)</span></p>')
 
 
