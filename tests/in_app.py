@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from trt_workbench.app import app
+from trt_workbench.app import app_for
 from trt_workbench.core.records import Record, read_records
 
 
 def trtw(*words: object) -> Result:
     """Run `trtw WORDS`; what would be a traceback fails the test."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    texts = [str(word) for word in words]
+    result = CliRunner().invoke(app_for(texts), texts)
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     return result
 

@@ -96,12 +96,12 @@ def test_the_bound_of_a_decision_leads() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_types_are_words_and_not_pythons(command: str) -> None:
-    text = CliRunner().invoke(app, [command, "-h"]).stdout
+    text = trtw(command, "-h").stdout
     assert set(re.findall(r" <(\w[^<>|]*)>", text)) <= {"path", "str", "int", "float", "command", "run-id"}
 
 
 def test_every_family_is_named() -> None:
-    text = " ".join(CliRunner().invoke(app, ["eval-coco", "-h"]).stdout.split())
+    text = " ".join(trtw("eval-coco", "-h").stdout.split())
     ours = {name for name in family_names() if name not in ("yolox-raw", "yolox-decoded")}
     named = text.split("Family (")[1].split(")")[0].replace("- ", "-")  # lines may end in a hyphen
     assert set(named.split(", ")) == ours

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -125,10 +125,14 @@ def app_of(names: Iterable[str]) -> typer.Typer:
     return made
 
 
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """Return `trtw` for a command line; of the commands, the one that is called is imported."""
+    return app_of(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+
+
 def main() -> None:
-    """Run `trtw`; of the commands, the one that is called is imported."""
-    first = sys.argv[1:2]
-    app_of(first if first and first[0] in COMMANDS else COMMANDS)()
+    """Run `trtw`."""
+    app_for(sys.argv[1:])()
 
 
 def __getattr__(name: str) -> typer.Typer:
