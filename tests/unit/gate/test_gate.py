@@ -145,11 +145,29 @@ def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch
 
 
 def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, tmp_path: Path) -> None:
-    (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-cpu, quik: true}}\n")
+    (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-trt}}\n")
     result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
-    assert result.exit_code == 2
-    assert "FAILED  verify: There is no setting 'quik'; did you mean quick?" in result.stdout
+    assert result.exit_code == 3
+    assert "FAILED  verify: Backend ort-trt is not available" in result.stdout
     assert ET.parse(tmp_path / "run" / "junit.xml").getroot().get("errors") == "1"
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("score: {atleast: {AP: 0.3}}", "score: There is no setting 'atleast'; there are: "),
+        ("verify: {quik: true}", "verify: There is no setting 'quik'; did you mean quick?"),
+        ("verify: {dim: ['batch=1:2:4']}", "verify: There is no setting 'dim'; the setting of --dim is called ranges."),
+        ("latency: {dim: 1}", "latency: There is no setting 'dim'; the setting of --dim is called dims."),
+        ("score: {baseline: none}", "score.baseline does not exist: none"),
+    ],
+)
+def test_what_would_end_a_check_is_refused_before_anything_runs(
+    twice: Path, tmp_path: Path, part: str, said: str
+) -> None:
+    (tmp_path / "gate.yaml").write_text(f"model: {twice}\n{part}\n")
+    assert said in stderr_of("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("text", ["model: m.onnx\n", "model: m.onnx\nscore: {max_loss: 2}\n", "model: m\nsocre: {}\n"])

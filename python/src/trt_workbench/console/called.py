@@ -57,6 +57,7 @@ class Keyword:
         default: `inspect.Parameter.empty` where there is none.
         help: what it is, a line.
         positional: whether the command takes it as an argument.
+        flags: of its option, as typer writes them; "" where they follow from the name.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Keyword:
     default: Any
     help: str
     positional: bool = False
+    flags: str = ""
 
 
 def keywords(takes: Callable[..., Any], without: tuple[str, ...] = ()) -> list[Keyword]:
@@ -78,7 +80,7 @@ def settings(kind: type[S], given: Mapping[str, Any], without: tuple[str, ...] =
     Raises:
         UsageProblem: a setting is unknown or wrong.
     """
-    _refuse_unknown(given, [one.name for one in keywords(kind, without)])
+    _refuse_unknown(given, keywords(kind, without))
     return _made(kind, given)
 
 
@@ -105,13 +107,18 @@ def call_command(
         KeyboardInterrupt: it was interrupted; what was done may be in the run directory, marked partial.
     """
     known = keywords(command, without)
-    _refuse_unknown(given, [one.name for one in known])
+    _refuse_unknown(given, known)
     given |= dict(zip((one.name for one in known if one.positional), places, strict=False))
     given = with_embedded(given)
     arguments = _arguments(inspect.unwrap(command), given | ({} if output is None else {"output": output}))
     found, failure = called(inspect.unwrap(command), arguments)
     directory = Path(found["directory"])
     return Finished(read(directory), directory, failure)
+
+
+def refuse_unknown(command: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise UsageProblem where one of these is no setting of a command: before what is called earlier takes minutes."""
+    _refuse_unknown(given, keywords(command))
 
 
 def called(command: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, WorkbenchError | None]:
@@ -155,15 +162,20 @@ def _of_class(declared: Any) -> Iterator[Keyword]:
 def _keyword(name: str, hint: Any, default: Any) -> Keyword:
     for said in get_args(hint)[1:]:
         if isinstance(said, Setting):
-            return Keyword(name, hint, default, said.help, said.argument)
+            return Keyword(name, hint, default, said.help, said.argument, said.flags)
         if isinstance(said, typer.models.ParameterInfo):
-            return Keyword(name, hint, default, said.help or "", isinstance(said, typer.models.ArgumentInfo))
+            flags = " ".join(getattr(said, "param_decls", None) or ())
+            return Keyword(name, hint, default, said.help or "", isinstance(said, typer.models.ArgumentInfo), flags)
     return Keyword(name, hint, default, "")
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: list[str]) -> None:
-    if unknown := [name for name in given if name not in known]:
-        raise UsageProblem(f"There is no setting {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
+def _refuse_unknown(given: Mapping[str, Any], known: list[Keyword]) -> None:
+    names = [one.name for one in known]
+    if unknown := [name for name in given if name not in names]:
+        flag = f"--{unknown[0].replace('_', '-')}"
+        called = next((one.name for one in known if flag in one.flags.split()), None)
+        hint = f"the setting of {flag} is called {called}." if called else did_you_mean(unknown[0], names)
+        raise UsageProblem(f"There is no setting {unknown[0]!r}; {hint}")
 
 
 def _arguments(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:

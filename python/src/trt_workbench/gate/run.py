@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from trt_workbench.bench import bench, compare, repetition_medians
-from trt_workbench.console.called import Finished, call_command, called
+from trt_workbench.console.called import Finished, call_command, called, refuse_unknown
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
@@ -37,7 +37,11 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
         folder: an existing folder, for the run directories of the checks.
         destination: where the folder will be, for texts.
         update: called with what is being done.
+
+    Raises:
+        UsageProblem: a part names no setting of its command, or a baseline that is not there.
     """
+    _require_usable(config)
     parts: dict[CheckName, Callable[[Path], Found]] = {}
     if config.verify:
         parts["verify"] = partial(_verified, config.model, config.verify)
@@ -51,6 +55,21 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
         found = _checked(name, check, folder)
         checks.append(found.model_copy(update={"text": found.text.replace(str(folder), str(destination))}))
     return GateDocument(model=str(config.model), passed=all(one.passed for one in checks), checks=checks)
+
+
+def _require_usable(config: GateConfig) -> None:
+    """Raise UsageProblem for what would end a check, before the checks before it have taken minutes."""
+    parts = (("verify", config.verify, verify), ("score", config.score, eval_coco), ("latency", config.latency, bench))
+    for name, part, command in parts:
+        if part is None:
+            continue
+        try:
+            refuse_unknown(command, part.settings)
+        except UsageProblem as error:
+            raise UsageProblem(f"{name}: {error}") from error
+        baseline: Path | None = getattr(part, "baseline", None)
+        if baseline and not baseline.exists():
+            raise UsageProblem(f"{name}.baseline does not exist: {baseline}")
 
 
 def _checked(name: CheckName, check: Callable[[Path], Found], folder: Path) -> GateCheck:
