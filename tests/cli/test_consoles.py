@@ -1,16 +1,23 @@
 """What people read on a narrow terminal."""
 
+import ast
 import io
+import random
 import re
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.table import Table
 from tests.in_app import next_lines
+from tests.terminal import faults, shown
 
+import trt_workbench
 from trt_workbench.console.common import handled, stdout_console
 from trt_workbench.console.progress import EVERY_S, download_progress, progress_bar, pulse, waiting
+
+SOURCE = Path(trt_workbench.__file__).parent
 
 
 def test_a_figure_is_whole_in_a_narrow_terminal(
@@ -23,9 +30,69 @@ def test_a_figure_is_whole_in_a_narrow_terminal(
     stdout_console(quiet=False).print(table)
 
     shown = capsys.readouterr().out
-    assert "…" not in shown
-    cells = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
-    assert "".join(row[2].strip() for row in cells) == "12345.6789"
+    assert "12345.6789" in shown
+
+
+NAME = "/one_to_one/boxes.0/boxes.0.1/boxes.0.1.0/Conv"
+
+
+def headings() -> dict[str, list[str]]:
+    """Return the headings of every table that a command prints, by the place in its source."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Table":
+                names = [one.value if isinstance(one, ast.Constant) else "figure" for one in node.args]
+                found[f"{path.relative_to(SOURCE)}:{node.lineno}"] = [str(name) for name in names]
+    return found
+
+
+def test_every_table_of_a_command_has_a_line_for_each_row_in_80_columns() -> None:
+    """With a long name in front, and as many columns of figures as it has headings."""
+    tables = {place: names for place, names in headings().items() if len(names) > 1}
+    assert len(tables) > 30
+    wrong = {}
+    for place, names in tables.items():
+        table = Table(*names, title="Of a model")
+        for row in range(5):
+            table.add_row(f"{NAME}.{row}", *[f"{row}.5678"] * (len(names) - 1))
+        lines = shown(table)
+        rows = [line for line in lines if ".5678" in line]
+        if faults(table) or len(rows) != 5 or max(map(len, lines)) > 80 or not all("Conv." in row for row in rows):
+            wrong[place] = lines
+    assert wrong == {}
+
+
+def test_a_name_keeps_its_ends_and_a_sentence_goes_on_in_the_next_line() -> None:
+    table = Table("node", "why", "ms")
+    table.add_row(NAME * 2, "it has no kernel for this type; keep it in fp32 and build the engine again", "1234.5678")
+    lines = [line.rstrip() for line in shown(table)]
+    row = next(line for line in lines if line.lstrip().startswith("/one"))
+    assert "…" in row
+    assert "Conv" in row
+    assert row.endswith("1234.5678")
+    said = " ".join("".join(line[len(row.split()[0]) :] for line in lines[lines.index(row) :]).split())
+    assert "keep it in fp32" in said
+
+
+def test_tables_of_any_cells_have_whole_figures() -> None:
+    draw = random.Random(0)
+    words = [
+        "fp16",
+        "right",
+        "a sentence of several words that says why",
+        NAME,
+        "+1.25e-07",
+        "99.9%",
+        "1x3x640x640",
+        "",
+    ]
+    for _ in range(200):
+        count = draw.randint(1, 9)
+        table = Table(*(draw.choice(["ms", "name", "times as long"]) for _ in range(count)))
+        for _ in range(draw.randint(1, 6)):
+            table.add_row(*(draw.choice(words) for _ in range(count)))
+        assert faults(table) == []
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -1,12 +1,15 @@
-"""Tables in a terminal of any width: names are broken where they have to be, figures never."""
+"""Tables in a terminal of any width: a row is a line as long as its cells are words; figures are never broken."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
+from rich.text import Text
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Column, Table
 
 # A word that is a figure, perhaps with a sign, a unit and punctuation: +4.82e-10, 99.900%, (1.09, 1x64, 12ms.
@@ -17,8 +20,10 @@ _WORD, _LONGEST_HEADING = 6, 12
 def fit(table: Table, console: Console) -> None:
     """Give the columns widths with which a table fits the console, as far as that breaks no figure.
 
-    The widest columns get narrower first, down to their longest figure and six characters of names. A table that is
-    still too wide goes beyond the console's width, which the terminal wraps: nothing is left out.
+    A table that is too wide loses the lines between its columns. Then the widest columns get narrower first, down to
+    their longest figure and six characters of names: a cell that is one word, such as a node's name, keeps its ends,
+    and sentences go on in the next line. What is still too wide goes beyond the console's width, and the terminal
+    wraps it.
 
     Args:
         table: is changed, if it is too wide.
@@ -28,11 +33,12 @@ def fit(table: Table, console: Console) -> None:
         column.overflow, column.no_wrap = "fold", False
     texts = [_texts(column, console) for column in table.columns]
     widths = [max((len(line) for text in each for line in text.split("\n")), default=1) for each in texts]
-    wide = console.options.update(max_width=sum(widths) + 1000)
-    frame = console.measure(table, options=wide).maximum - sum(widths)
-    spare = console.width - frame
-    if sum(widths) <= spare:
+    frame = _frame(table, console, sum(widths))
+    if sum(widths) + frame <= console.width:
         return
+    table.box, table.pad_edge, table.collapse_padding = SIMPLE_HEAD, False, True
+    frame = _frame(table, console, sum(widths))
+    spare = console.width - frame
     least = [_least(each) for each in texts]
     heading = [max(min(len(word), _LONGEST_HEADING) for word in [*each[0].split(), ""]) for each in texts]
     if sum(comfortable := [max(pair) for pair in zip(least, heading, strict=True)]) <= spare:
@@ -41,7 +47,23 @@ def fit(table: Table, console: Console) -> None:
         widths[max(open_, key=lambda place: widths[place])] -= 1
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width
+        column._cells[:] = [_shortened(cell, width, console) for cell in column._cells]
     table.width = frame + sum(widths)
+
+
+def _frame(table: Table, console: Console, columns: int) -> int:
+    """Return how many characters stand between and around the columns of a table."""
+    wide = console.options.update(max_width=columns + 1000)
+    return console.measure(table, options=wide).maximum - columns
+
+
+def _shortened(cell: RenderableType, width: int, console: Console) -> RenderableType:
+    """Return a cell that is one word without its middle, where it is wider than its column."""
+    text = console.render_str(cell) if isinstance(cell, str) else cell
+    if not isinstance(text, Text) or len(text) <= width or re.search(r"\s", text.plain):
+        return cell
+    head = (width - 1) // 2
+    return Text.assemble(text[:head], "…", text[len(text) - (width - 1 - head) :])
 
 
 def _texts(column: Column, console: Console) -> list[str]:
