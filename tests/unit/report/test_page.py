@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trt_workbench.profile.strip import Strips
 from trt_workbench.report.page import markdown, one_line, render, small
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})
@@ -59,9 +60,10 @@ def test_figures_of_any_size_have_three_digits() -> None:
 def test_a_time_is_for_people_and_another_text_is_left() -> None:
     run = {"command": "profile", "run_id": "1", "started_at": "2026-11-23T07:35:49+00:00"}
     for began, shown in ((run["started_at"], "started 2026-11-23 07:35 UTC"), ("now", "started now")):
-        names = ("sides", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
+        names = ("sides", "said", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
         page = render(
             "profile/report.html.j2", title="m", run=run | {"started_at": began},
-            environment={"command": "", "text": ""}, types=str, **dict.fromkeys(names, ()),
+            environment={"command": "", "text": ""}, types=str, verdict=None, strips=Strips([], []),
+            **dict.fromkeys(names, ()),
         )  # fmt: skip
         assert shown in page

@@ -16,27 +16,27 @@ from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.sparkline import sparkline
 from trt_workbench.report.style import plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners replaces the sentence of each.
 _MOST_SENTENCES = 6
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     run = read_bench_run(directory)
     return _answer(run, tables(run))
 
 
-def _answer(run: BenchArtefacts, made: list[Table]) -> Answer:
+def _answer(run: BenchArtefacts, made: list[Table]) -> Headline:
     said = (summary if len(made) <= _MOST_SENTENCES else overall)(run, made)
     states = [record.status for record in run.records]
     worst: str | None = next((state for state in ("wrong", "failed") if state in states), None)
     if worst is None and made:
         shaky = any(row.standing.all_unstable for one in made for row in one.rows)
         worst = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"
-    return Answer(said, worst)
+    return Headline(said, worst)
 
 
 def view(directory: Path) -> dict[str, Any]:

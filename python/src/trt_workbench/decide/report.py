@@ -27,7 +27,7 @@ from trt_workbench.quantize import ClassLoss, coco_scores, draw_search
 from trt_workbench.report.commands import again
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.stream import read_words
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
@@ -157,16 +157,16 @@ class Losers:
     left_out: int
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "decision.json", Decision))
 
 
-def _answer(decision: Decision) -> Answer:
+def _answer(decision: Decision) -> Headline:
     chosen, doubts = decision.recommended, decision.recommendation.doubts
     said = [decision.recommendation.sentence, *doubts, *([decision.gate.text] if decision.gate else [])]
     known = "recommended, with doubts" if doubts else "recommended"
-    return Answer(said, known if chosen else "no recommendation")
+    return Headline(said, known if chosen else "no recommendation")
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -7,17 +7,17 @@ from typing import Any
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.gate.document import GateDocument
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "gate.json", GateDocument))
 
 
-def _answer(found: GateDocument) -> Answer:
+def _answer(found: GateDocument) -> Headline:
     said = [found.headline, *(f"{one.name}: {one.text}" for one in found.checks if not one.passed)]
-    return Answer(said, "passed" if found.passed else "failed")
+    return Headline(said, "passed" if found.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -12,19 +12,19 @@ from trt_workbench.core.percent import share
 from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
 from trt_workbench.llm.plots import write_plots
 from trt_workbench.report.style import plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "metrics.json", LlmMetrics))
 
 
-def _answer(metrics: LlmMetrics) -> Answer:
+def _answer(metrics: LlmMetrics) -> Headline:
     rows = metrics["backends"]
     failed = generation_failures(metrics) or any(row["failure"] for row in rows)
     part = "partial" if metrics["status"] == "partial" else "passed" if rows else None
-    return Answer([*summarise(metrics), *metrics["notes"]], "failed" if failed else part)
+    return Headline([*summarise(metrics), *metrics["notes"]], "failed" if failed else part)
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from trt_workbench.profile.ncu_raw import METRICS
 from trt_workbench.profile.strip import strips
 from trt_workbench.profile.view import SideView, faster_side, precision_of, role_rows, side_views, summary, totals
 from trt_workbench.report.conditions import measuring_conditions
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
 METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
@@ -26,15 +26,15 @@ METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
 }
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     _, sides, groups = _read(directory)
     return _answer(sides, groups)
 
 
-def _answer(sides: list[SideView], groups: list[LayerGroup]) -> Answer:
+def _answer(sides: list[SideView], groups: list[LayerGroup]) -> Headline:
     faster = faster_side(*(side.facts for side in sides)) if len(sides) > 1 else None
-    return Answer(summary(sides, groups)[:1], {"target": "faster", "against": "slower"}[faster] if faster else None)
+    return Headline(summary(sides, groups)[:1], {"target": "faster", "against": "slower"}[faster] if faster else None)
 
 
 def _read(directory: Path) -> tuple[ProfileRun, list[SideView], list[LayerGroup]]:

@@ -17,7 +17,7 @@ _NARROW = 0.001  # of the strip: what is narrower joins its neighbours
 
 
 @dataclass(frozen=True)
-class Piece:
+class StripPart:
     """A part of a strip: `width` in percent of the longest one, `colour` as the page numbers it, `said` on hover."""
 
     width: float
@@ -29,7 +29,7 @@ class Piece:
 class Strips:
     """The strips of all sides on one scale, and what their colours mean: the operator with its share of each side."""
 
-    sides: list[list[Piece]]
+    sides: list[list[StripPart]]
     legend: list[tuple[int, str, list[str]]]
 
 
@@ -66,7 +66,7 @@ def _sums(side: SideView) -> Counter[str]:
     return found
 
 
-def _pieces(side: SideView, colours: dict[str, int], longest: float) -> list[Piece]:
+def _pieces(side: SideView, colours: dict[str, int], longest: float) -> list[StripPart]:
     timed = [one for one in side.operations if one.mean_ms]
     found = []
     for narrow, group in groupby(timed, lambda one: (one.mean_ms or 0.0) < _NARROW * longest):
@@ -76,5 +76,5 @@ def _pieces(side: SideView, colours: dict[str, int], longest: float) -> list[Pie
             kinds = {_kind(one) for one in part}
             colour = colours.get(kinds.pop(), _COLOURS + 1) if len(kinds) == 1 else _COLOURS + 1
             name = f"{_kind(part[0])}, {label(part[0])}" if len(part) == 1 else counted(len(part), side.noun[:-1])
-            found.append(Piece(100 * time / longest, colour, f"{name}: {time:.4f} ms"))
+            found.append(StripPart(100 * time / longest, colour, f"{name}: {time:.4f} ms"))
     return found

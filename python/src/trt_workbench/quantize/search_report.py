@@ -13,20 +13,20 @@ from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 _NAMED = 4  # groups in a sentence
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "search.json", SearchDocument))
 
 
-def _answer(found: SearchDocument) -> Answer:
+def _answer(found: SearchDocument) -> Headline:
     chosen, bound = found.evidence.chosen, found.evidence.bound
     certain = chosen is None or not chosen.loss_ci95 or chosen.loss_ci95[1] <= bound
-    return Answer(_said(found), "lost" if not chosen else "kept" if certain else "kept, not certain")
+    return Headline(_said(found), "lost" if not chosen else "kept" if certain else "kept, not certain")
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from trt_workbench.quantize.document import GroupLoss, Sensitivity
 from trt_workbench.report.commands import again
 from trt_workbench.report.hover import say_columns, say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 # Bars that can be read; the table has all groups.
 _BARS = 30
@@ -23,9 +23,9 @@ _OF_SCORES = ("--worst", "--annotations", "--split", "--score", "--score-samples
 _LONGEST = 54  # characters of a group's name next to its bar
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
-    return Answer(_said(read_document(directory / "sensitivity.json", Sensitivity)))
+    return Headline(_said(read_document(directory / "sensitivity.json", Sensitivity)))
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def view(directory: Path) -> dict[str, Any]:
     return {
         "found": found,
         "name": Path(found.model).name,
-        **Answer(_said(found))._asdict(),
+        **Headline(_said(found))._asdict(),
         "picture": draw_groups(found, plots / "groups.svg"),
         "curve": draw_cumulative(found, plots / "cumulative.svg"),
         "next": _next(found, read_environment(directory).command_line),

@@ -11,7 +11,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_text
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.report.page import render
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 
 
 class Report(NamedTuple):
@@ -46,9 +46,9 @@ REPORTS = {
 }
 
 
-def answer_of(directory: Path) -> Answer:
+def answer_of(directory: Path) -> Headline:
     """Return what the report of a run directory says first. Raises UsageProblem as `write_report` does."""
-    found: Answer = importlib.import_module(_report_of(directory).module).answer(directory)
+    found: Headline = importlib.import_module(_report_of(directory).module).answer(directory)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 
-class Answer(NamedTuple):
+class Headline(NamedTuple):
     """What a report says first of all.
 
     Attributes:

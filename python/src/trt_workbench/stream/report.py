@@ -9,19 +9,19 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.report.page import small
 from trt_workbench.report.style import plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.stream.document import ChunkRecord, Faults, StreamMetrics
 from trt_workbench.stream.plots import write_plots
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "metrics.json", StreamMetrics))
 
 
-def _answer(metrics: StreamMetrics) -> Answer:
+def _answer(metrics: StreamMetrics) -> Headline:
     part = "partial" if metrics.status == "partial" else "passed"
-    return Answer(_said(metrics), part if metrics.passed else "failed")
+    return Headline(_said(metrics), part if metrics.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:

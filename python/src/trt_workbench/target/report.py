@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import read_document
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.target.document import TargetCheck, TargetLayers
 from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "check-target.json", TargetCheck))
 
 
-def _answer(check: TargetCheck) -> Answer:
-    return Answer(_said(check), "built" if check.passed else "failed")
+def _answer(check: TargetCheck) -> Headline:
+    return Headline(_said(check), "built" if check.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -10,20 +10,20 @@ from typing import Any
 from trt_workbench.core.builds import builds_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.upgrade.document import FAILED, StackSide, Timed, Upgrade, Upgraded
 
 NONE = "\N{EN DASH}"
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first. Raises UsageProblem as `view` does."""
     return _answer(read_document(directory / "upgrade.json", Upgrade))
 
 
-def _answer(found: Upgrade) -> Answer:
+def _answer(found: Upgrade) -> Headline:
     said = [headline(found), *(f"{one.name}: {_sentence(one)}" for one in found.models if _sentence(one))]
-    return Answer(said, None if found.after is None else "safe" if found.passed else "not safe")
+    return Headline(said, None if found.after is None else "safe" if found.passed else "not safe")
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.model.precision import precision_label
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
 # From the best to the worst: fill, ink and mark of a cell. Not everyone can distinguish the colours.
@@ -26,18 +26,18 @@ _ORDER = list(_COLOURS)
 _SIDE, _LABEL_CHARACTER = 26, 7
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "verify.json", VerifyFindings))
 
 
-def _answer(document: VerifyFindings) -> Answer:
+def _answer(document: VerifyFindings) -> Headline:
     said = [headline(document)]
     said += [f"Wrong {document['where']}."] if document["where"] else []
     said += map(sentence, document.get("remarks", ()))
     said += [document["shards"]["text"]] if "shards" in document else []
     open_ = _left_open(document) and document["verdict"] != WRONG
-    return Answer(said, "not proven" if open_ else document["verdict"])
+    return Headline(said, "not proven" if open_ else document["verdict"])
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import DRAWN, too_few
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.vision.document import (
@@ -35,16 +35,16 @@ _MOST_CLASSES = 1000  # in the table
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "metrics.json", CocoMetrics))
 
 
-def _answer(metrics: CocoMetrics) -> Answer:
+def _answer(metrics: CocoMetrics) -> Headline:
     """Only what says less than a whole evaluation of a verified engine has a verdict: no bound is asked for."""
     mark = metrics.get("verification")
     part = "partial" if metrics["status"] == "partial" else None
-    return Answer(summarise(metrics), mark["verdict"] if mark and mark["allowed"] else part)
+    return Headline(summarise(metrics), mark["verdict"] if mark and mark["allowed"] else part)
 
 
 def view(directory: Path) -> dict[str, Any]:

@@ -9,17 +9,17 @@ from typing import Any
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.report.page import small
-from trt_workbench.report.verdict import Answer
+from trt_workbench.report.verdict import Headline
 from trt_workbench.stream.check.document import ContractCheck
 
 
-def answer(directory: Path) -> Answer:
+def answer(directory: Path) -> Headline:
     """Return what the page of a run says first; arguments and errors as of `view`."""
     return _answer(read_document(directory / "check.json", ContractCheck))
 
 
-def _answer(document: ContractCheck) -> Answer:
-    return Answer(_said(document), "passed" if document.passed else "failed")
+def _answer(document: ContractCheck) -> Headline:
+    return Headline(_said(document), "passed" if document.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:
