@@ -30,14 +30,12 @@ def faults(table: Table) -> list[str]:
     figures = [word for column in cells for text in column for word in text.split() if _FIGURE.fullmatch(word)]
     found = [f"{word} is cut" for word in dict.fromkeys(figures) if not any(word in line for line in lines)]
     if all(not re.search(r"\s", text) for column in cells for text in column):
-        rows = [line for line in lines if line.strip()]
-        extra = len(rows) - table.row_count - len([one for one in (table.title, table.show_header) if one])
-        if extra > _HEADING:
-            found.append(f"{extra} lines more than rows:\n" + "\n".join(lines))
+        below = next((place for place, line in enumerate(lines, 1) if re.fullmatch(r" *[─┡━╇┩]+ *", line)), 0)
+        rows = [line for line in lines[below:] if line.strip(" │└─┴┘")]
+        filled = sum(any(row) for row in zip(*cells, strict=True))
+        if len(rows) != filled:
+            found.append(f"{filled} rows in {len(rows)} lines:\n" + "\n".join(lines))
     return found
-
-
-_HEADING = 4  # lines of a heading in several lines, and of the frame
 
 
 def _plain(cell: object, console: Console) -> str:
