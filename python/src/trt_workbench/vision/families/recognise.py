@@ -148,7 +148,14 @@ def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     elif fits:
         why = f"it could be {' or '.join(found.name for found in fits)}"
     else:
-        why = "; ".join(reasons)
+        # classifiers and maps of classes are never guessed by their shape
+        whole = (
+            []
+            if facts.task
+            else _try((Classifier.name, Semantic.name), outputs, dataclasses.replace(facts, forced=True))[0]
+        )
+        hint = f"its output fits --family {whole[0].name}; " if whole else ""
+        why = f"{hint}{'; '.join(reasons)}"
     named = f" and {counted(len(facts.names), 'class name')} in its metadata" if facts.names else " and no class names"
     raise UsageProblem(
         f"The detector family of the model is not certain: {why}. "
