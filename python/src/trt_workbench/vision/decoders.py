@@ -14,14 +14,14 @@ from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.document import Decoding
+from trt_workbench.vision.document import ImageDecoding
 
 COMPARED: Final = 8
 """Images that both decode before a run."""
 _MOST_MEAN = 1.5  # grey levels: rounding, and another filter of the colours, make less
 
 
-def compare_decoders(decoder: JpegDecoder, paths: Sequence[Path], exif: Exif) -> Decoding:
+def compare_decoders(decoder: JpegDecoder, paths: Sequence[Path], exif: Exif) -> ImageDecoding:
     """Decode the first images in both places.
 
     Returns:

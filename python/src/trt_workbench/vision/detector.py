@@ -16,7 +16,7 @@ from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.decoders import compare_decoders
-from trt_workbench.vision.document import Decoding, decoder_in_words
+from trt_workbench.vision.document import ImageDecoding, decoder_in_words
 from trt_workbench.vision.families import DecodeSettings, Detections, Family
 from trt_workbench.vision.families.recognise import recognise
 from trt_workbench.vision.feed import Feed, Wanted, make_feed
@@ -42,7 +42,7 @@ class Detector(AbstractContextManager["Detector"]):
         notes: what the user should know, in sentences.
     """
 
-    compared: Decoding | None = None
+    compared: ImageDecoding | None = None
     transform: ImageTransform
     feed: Feed[Any]
     mark: Mark | None

@@ -48,7 +48,7 @@ class Prediction(TypedDict):
     precision_ran: dict[str, Any] | None
     verification: Mark | None
     settings: dict[str, Any]
-    decoding: NotRequired[Decoding]
+    decoding: NotRequired[ImageDecoding]
     sources: list[str]
     images: NonNegativeInt
     images_requested: NonNegativeInt
@@ -59,7 +59,7 @@ class Prediction(TypedDict):
     notes: list[str]
 
 
-class Decoding(TypedDict):
+class ImageDecoding(TypedDict):
     """Of a decoder on the device: how far it is from the host's on the first images, and what each decoded."""
 
     library: str
@@ -70,7 +70,7 @@ class Decoding(TypedDict):
     on_host: NotRequired[NonNegativeInt]
 
 
-def decoder_in_words(decoding: Decoding) -> str:
+def decoder_in_words(decoding: ImageDecoding) -> str:
     """Say which decoder it is, and how far from the host's."""
     text = f"JPEG files are decoded on the GPU by {decoding['library']}, so scores are not comparable bit for bit"
     if decoding["mean_difference"] is None:
@@ -200,7 +200,7 @@ class CocoMetrics(Figures, Intervals, AtThreshold):
     precision_ran: NotRequired[dict[str, Any] | None]
     verification: NotRequired[Mark | None]
     settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
-    decoding: NotRequired[Decoding]
+    decoding: NotRequired[ImageDecoding]
     probe: NotRequired[Annotated[dict[str, Any], having("images", "chosen", "ways")] | None]
     images: NonNegativeInt
     images_per_s: FiniteFloat | None
