@@ -22,9 +22,9 @@ FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in 
         ("quantize m.onnx --fp8", "--fp8 is a word of trtexec. Say --to fp8."),
         ("inspect m.onnx --fp16", "here it is --precision fp16, which this command does not have."),
         ("build-engine --onnx=m.onnx", "--onnx is a word of trtexec. Give the file alone"),
-        ("build-engine m.onnx --saveEngine=m.plan", "Say --plan."),
-        ("build-engine m.onnx --minShapes=x:1x3", "--minShapes is a word of trtexec. Say --profile."),
-        ("infer-engine m.plan --shapes=x:1x3", "Say --shape."),
+        ("build-engine m.onnx --saveEngine=m.plan", "Say --plan m.plan."),
+        ("build-engine m.onnx --minShapes=x:1x3", "--minShapes is a word of trtexec. Say --profile NAME:MIN/OPT/MAX."),
+        ("infer-engine m.plan --shapes=x:1x3", "Say --shape NAME:1x3x640x640."),
         (
             "infer-engine m.plan --loadInputs=x:x.bin --warmUp=200",
             "Say --input. --warmUp is a word of trtexec. Say --warmup.",

@@ -9,7 +9,7 @@ from typing import Final
 from trt_workbench.core.precision import precisions
 
 _DATA = ("--data", "--inputs", "--input", "--text")
-_RANGES = ("--profile", "--dim", "--shape")
+_RANGES = ("--shape NAME:1x3x640x640", "--profile NAME:MIN/OPT/MAX", "--dim")
 _TOLERANCE = "verify draws its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
 _TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
 _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
@@ -26,15 +26,15 @@ def _precision(name: str) -> Says:
 OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--onnx": (_TRTEXEC, ("Give the file alone, without an option.",)),
     "--loadEngine": (_TRTEXEC, ("Give the plan alone, without an option: `trtw infer-engine m.plan`.",)),
-    "--saveEngine": (_TRTEXEC, ("--plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")),
+    "--saveEngine": (_TRTEXEC, ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")),
     **{f"--{name}": (_TRTEXEC, _precision(name)) for name in precisions()},
     "--best": (_TRTEXEC, ("`trtw decide` tries every precision.",)),
     "--noTF32": (_TRTEXEC, ("TF32 is off unless you say --precision fp32+tf32.",)),
     "--stronglyTyped": (_TRTEXEC, ("--strongly-typed",)),
-    "--shapes": (_TRTEXEC, ("--shape", *_RANGES)),
+    "--shapes": (_TRTEXEC, _RANGES),
     "--minShapes": (_TRTEXEC, _RANGES),
     "--optShapes": (_TRTEXEC, _RANGES),
-    "--maxShapes": (_TRTEXEC, ("--max-batch", *_RANGES)),
+    "--maxShapes": (_TRTEXEC, _RANGES),
     "--loadInputs": (_TRTEXEC, _DATA),
     "--memPoolSize": (_TRTEXEC, ("--workspace", "--memory-pool")),
     "--builderOptimizationLevel": (_TRTEXEC, ("--optimization-level",)),
@@ -52,7 +52,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--trt": (_POLYGRAPHY, ("--backend trt", "--backends trt")),
     "--onnxrt": (_POLYGRAPHY, ("--backend ort-cpu", "--reference ort-cpu", "--backends ort-cpu")),
     "--trt-min-shapes": (_POLYGRAPHY, _RANGES),
-    "--input-shapes": (_POLYGRAPHY, ("--shape", *_RANGES)),
+    "--input-shapes": (_POLYGRAPHY, _RANGES),
     "--rtol": (_POLYGRAPHY, (_TOLERANCE.format("--rtol"),)),
     "--atol": (_POLYGRAPHY, (_TOLERANCE.format("--atol"),)),
     "--load-inputs": (_POLYGRAPHY, _DATA),
