@@ -110,7 +110,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("producer", document["producer"] or "not named"),
         ("opset", f"{document['opset']}{others} (IR version {document['ir_version']})"),
-        ("detector family", family),
+        ("family", family),
         ("precision", document["precision"]["text"]),
         ("quantised", quantizers or "no QuantizeLinear or DequantizeLinear"),
         ("parameters", f"{document['parameters']:,}"),
