@@ -24,6 +24,15 @@ from trt_workbench.stream.settings import MODES, StreamSettings
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 
 
+def for_any_rows(folder: Path) -> StreamSettings:
+    """The embedded encoder with one profile, in which the number of streams is free."""
+    contract = json.loads(embedded_contract(ENCODER).read_text())
+    contract["profiles"] = [one for one in contract["profiles"] if one["name"] == "unified"]
+    path = folder / "contract.json"
+    path.write_text(json.dumps(contract))
+    return StreamSettings(backend="trt", mode=("closed-loop",), contract=path)
+
+
 def evaluated(folder: Path, backend: str, *precisions: str, **more: Any) -> StreamMetrics:
     found = availability(backend)
     if not found.ok:
@@ -82,11 +91,11 @@ def test_an_engine_with_a_profile_for_each_number_of_rows_is_captured(tmp_path: 
     assert paced.cuda_graphs.startswith("on"), paced.cuda_graphs
 
 
-def test_the_embedded_encoder_is_captured_while_the_number_of_streams_is_free() -> None:
+def test_the_embedded_encoder_is_captured_while_the_number_of_streams_is_free(tmp_path: Path) -> None:
     """Streams and rows are one axis where an operand is for all streams: else TensorRT 8.6 captures nothing."""
     if not (found := availability("trt")).ok:
         pytest.skip(f"{found.reason} {found.fix}")
-    with OpenedStream(StreamSettings(backend="trt", mode=("closed-loop",)), lambda _: None) as opened:
+    with OpenedStream(for_any_rows(tmp_path), lambda _: None) as opened:
         session: Any = opened.session("fp32")
         for streams in (1, 3, 8):
             values = opened.contract.values({"B": streams, "T": 65})
@@ -133,10 +142,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, 
     if not (found := availability("trt")).ok:
         pytest.skip(f"{found.reason} {found.fix}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("engine")))
-        asked = StreamSettings(backend="trt", streams=(8,))
-        with OpenedStream(asked, lambda _: None) as opened:
-            yield opened.joined_session("fp32"), opened.contract
+        folder = tmp_path_factory.mktemp("engine")
+        patch.setenv("TRTW_TMP", str(folder))
+        with OpenedStream(for_any_rows(folder), lambda _: None) as opened:
+            yield opened.session("fp32"), opened.contract
 
 
 def frames(stream: int, chunk: int) -> NDArray[np.float32]:
