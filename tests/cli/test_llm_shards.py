@@ -52,6 +52,13 @@ def test_a_shard_is_done_once_and_missing_ones_are_named(words: Any, tmp_path: P
     held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged"))
     metrics = json_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial", "--no-report")
     assert (metrics["status"], metrics["bits_per_byte"]) == ("partial", None)
+    records = tmp_path / "1" / "records.jsonl"
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(lines[:-1]))
+    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    records.write_text("".join([*lines[:-1], lines[-1][:20]]))
+    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    records.write_text("".join(lines))
     document = json.loads((tmp_path / "1" / "shard.json").read_text())
     document["whole"]["backends"][1]["parts"].pop()
     (tmp_path / "1" / "shard.json").write_text(json.dumps(document))

@@ -174,6 +174,8 @@ def test_damaged_shards_are_refused(coco: Any, sharded: Any) -> None:
     held(damaged("env.json", "{"))
     known = json.loads((other / "shard.json").read_text())
     held(damaged("shard.json", json.dumps({**known, "index": 0})))
+    own = json.loads((first / "shard.json").read_text())
+    held(damaged("shard.json", json.dumps({**own, "whole": {}})))
     coco.rewrite(info={"changed": True})
     held(stderr_of("merge", first, other, "-o", merged))
     assert not merged.exists()

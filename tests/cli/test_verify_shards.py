@@ -90,6 +90,15 @@ def test_a_shard_is_done_once_and_what_was_changed_is_refused(model: Path, tmp_p
     lines = (tmp_path / "1" / "records.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "1" / "records.jsonl").write_text("".join(lines[1:]))
     held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    record = json.loads(lines[0])
+    record["row"]["outputs"] = 3
+    (tmp_path / "1" / "records.jsonl").write_text("".join([json.dumps(record) + "\n", *lines[1:]]))
+    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    (tmp_path / "1" / "records.jsonl").write_text("".join(lines))
+    document = json.loads((tmp_path / "1" / "shard.json").read_text())
+    del document["whole"]["facts"]["backend"]
+    (tmp_path / "1" / "shard.json").write_text(json.dumps(document))
+    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
 
 
 def test_submit_runs_shards_of_verify_on_this_machine(model: Path, tmp_path: Path) -> None:

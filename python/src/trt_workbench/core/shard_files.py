@@ -185,10 +185,22 @@ def done_before(
     return known if same else None
 
 
+class _Said(dict[str, Any]):
+    """A part of shard.json; a key that its command asks for and that is not there was deleted."""
+
+    def __init__(self, found: Mapping[str, Any], directory: Path) -> None:
+        super().__init__(found)
+        self._directory = directory
+
+    def __missing__(self, key: str) -> Any:
+        raise UsageProblem(f"shard.json lacks {key}; it was changed: {self._directory}")
+
+
 def read_shard_run(directory: Path) -> ShardRun:
     """Return the run directory of a shard. Raises UsageProblem where it is none, or a file is absent or damaged."""
-    run = run_document(directory)
-    found = ShardRun(directory, read_document(directory / SHARD, ShardDocument), run)
+    run, document = run_document(directory), read_document(directory / SHARD, ShardDocument)
+    parts = {name: _Said(getattr(document, name), directory) for name in ("asked", "ran", "whole")}
+    found = ShardRun(directory, document.model_copy(update=parts), run)
     if found.document.command != found.run.command or found.document.index >= found.document.count:
         raise UsageProblem(f"shard.json and run.json do not fit each other; they were changed: {directory}")
     return found

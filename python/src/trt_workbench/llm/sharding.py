@@ -7,11 +7,11 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trt_workbench.core.documents import json_values
+from trt_workbench.core.documents import json_values, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, done_before, write_document
-from trt_workbench.llm.document import unwritable, write_metrics
+from trt_workbench.llm.document import LlmRecord, unwritable, write_metrics
 from trt_workbench.llm.outcome import LlmOutcome, ScoredBackend, metrics_of, rows_of
 from trt_workbench.llm.scores import TokenScores
 from trt_workbench.llm.settings import BackendChoice, LlmSettings
@@ -107,7 +107,11 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
     metrics = metrics_of(facts, rows, [], "perplexity" if shards.missing else None, said) | {"shards": shards.facts()}
     try:
         with (folder / "records.jsonl").open("wb") as file:
-            for one in shards.runs:
+            for one, whole in zip(shards.runs, wholes, strict=True):
+                lines = read_lines(one.directory / "records.jsonl", LlmRecord)
+                parts_of = sum(len(backend["parts"]) for backend in whole["backends"])
+                # after an interrupt one backend may be ahead
+                one.require_count("records.jsonl", min(len(lines), parts_of), parts_of)
                 file.write((one.directory / "records.jsonl").read_bytes())
     except OSError as error:
         raise unwritable(folder / "records.jsonl", error) from error

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import Strict, append_lines, json_values, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
@@ -24,6 +26,7 @@ from trt_workbench.core.shard_files import (
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.verify.calls import calls
 from trt_workbench.verify.data import hash_sources
+from trt_workbench.verify.document import VerifyFindings
 from trt_workbench.verify.opening import Opened, VerifyRequest, own_model
 from trt_workbench.verify.outcome import Tried, TriedRow, TriedWays, judged
 from trt_workbench.verify.reference import KeptReference
@@ -102,6 +105,22 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
         UsageProblem: a shard's files do not fit its shard.json, or no case could be run.
         DeviceFailure: the device failed at every shape.
     """
+    try:
+        document, arrays = _judged(shards)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else repr(error)
+        raise UsageProblem(
+            f"shard.json or records.jsonl of a shard was changed ({what}): {shards.runs[0].directory.parent}"
+        ) from error
+    with writing(folder):
+        for number, place in enumerate(arrays[:MOST_FAILURES], 1):
+            shutil.copytree(place, failure_folder(folder, number))
+        write_json(folder / "verify.json", document)
+    return {**document, "notes": [shards.text]}
+
+
+def _judged(shards: Shards) -> tuple[dict[str, Any], list[Path]]:
+    """Return what verify.json holds, and the folders of the arrays of its failures."""
     wholes = [one.document.whole for one in shards.runs]
     cases = [_rows(one) for one in shards.runs]
     ways = [TriedWays(whole["ways"]["decided"], [TriedRow(**row) for row in whole["ways"]["rows"]]) for whole in wholes]
@@ -121,12 +140,8 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
         sum(whole["left"] for whole in wholes),
     )
     document = {**judged(tried).document, "shards": shards.facts()}
-    arrays = [place for _, places in (*with_arrays, *kept) for place in places]
-    with writing(folder):
-        for number, place in enumerate(arrays[:MOST_FAILURES], 1):
-            shutil.copytree(place, failure_folder(folder, number))
-        write_json(folder / "verify.json", document)
-    return {**document, "notes": [shards.text]}
+    TypeAdapter(VerifyFindings).validate_python(document)
+    return document, [place for _, places in (*with_arrays, *kept) for place in places]
 
 
 def _rows(one: ShardRun) -> list[TriedRow]:
