@@ -275,6 +275,8 @@ def test_parts_that_are_none_are_refused(tmp_path: Path) -> None:
         {"durations": [0]},
         {"kind": "tdt", "durations": [0, 0]},
         {"decoder": "../decoder.onnx"},
+        {"state": [{"input": "h", "output": "hn"}, {"input": "c", "output": "hn"}]},
+        {"state": [{"input": "h", "output": "hn"}, {"input": "h", "output": "cn"}]},
     ],
 )
 def test_what_contradicts_itself_is_no_decoding(change: dict[str, Any]) -> None:

@@ -53,6 +53,9 @@ class Decoding(Strict):
             raise ValueError(f"a {self.kind} needs decoder and joiner")
         if not joined and (any(files) or self.state or self.start):
             raise ValueError("ctc has no decoder, joiner, state and start")
+        for names in ([pair.input for pair in self.state], [pair.output for pair in self.state]):
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise ValueError(f"state has {twice} twice")
         if (self.kind == "tdt") != bool(self.durations):
             raise ValueError("durations belong to the kind tdt, which needs them")
         if self.durations and not any(self.durations):
