@@ -43,3 +43,11 @@ def test_what_only_tests_read_is_dropped() -> None:
         "```sh gpu network\ntrtw\n```\n[a](decide.md#time)\n[b](https://b.org)\n", page, config
     )
     assert text == "```sh\ntrtw\n```\n[a](decide.md#time)\n[b](https://b.org)\n"
+
+
+def test_a_report_next_to_its_heading_is_linked(tmp_path: Path) -> None:
+    (tmp_path / "gate.html").touch()
+    page = type("Page", (), {"file": type("File", (), {"abs_src_path": str(tmp_path / "README.md")})})
+    config = {"docs_dir": str(tmp_path), "repo_url": REPOSITORY}
+    text = docs_site.on_page_markdown("## gate: in CI\n\n## verify: is it right\n", page, config)
+    assert text == "## gate: in CI\n\n[Open this report](gate.html){ .md-button }\n\n## verify: is it right\n"

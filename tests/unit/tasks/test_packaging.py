@@ -60,7 +60,7 @@ def test_workflows_run_what_there_is():
     assert [words for command in commands for words in runs(command) if not exists(words)] == []
     own = {command for command in commands if command.startswith((".ci/", "tasks/"))}
     version = "tasks/run test -n 0 tests/unit/test_version.py"
-    assert own == {".ci/run", "tasks/run wheels", "tasks/run docs-site", version}
+    assert own == {".ci/run", "tasks/run wheels", "tasks/run report-pages", "tasks/run docs-site", version}
     called = [job["uses"] for flow in WORKFLOWS.values() for job in flow["jobs"].values() if "uses" in job]
     assert {Path(one).name for one in called} == {"test.yaml", "wheels.yaml"}
     assert not [one for one in called if not (ROOT / one).is_file()]
