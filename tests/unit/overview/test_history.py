@@ -47,7 +47,7 @@ def test_changes_are_named_and_drawn(folder: Path) -> None:
     assert history.runs == 20
     assert len(history.series) == 5
     held(*[line for line in text.splitlines() if "the level before" in line and "From" in line])
-    assert text.count("<figure>") == 5
+    assert text.count('<figure class="scroll">') == 5
     assert "regression, " in text
 
 

@@ -17,12 +17,13 @@ from tests.browser import CHROMIUM, Browser, browser
 from tests.in_app import trtw
 from tests.kept_reports import checked_target, kept
 from tests.onnx_text import write_onnx
-from tests.run_folders import profile_folder
+from tests.run_folders import bench_folder, profile_folder
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.test_report import ROWS, RUN, decision
 from tests.unit.quantize.planted import planted_data, planted_model
 
 from trt_workbench.core.documents import write_json
+from trt_workbench.overview.history import write_history
 from trt_workbench.overview.report import write_overview
 from trt_workbench.report.reports import write_report
 
@@ -153,6 +154,10 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
         "verify": run(tmp_path / "right", *verify),
     }
     made["overview"] = write_overview([one.parent for one in made.values()], tmp_path / "overview")
+    for night, level in enumerate((1.0, 1.0, 1.2, 1.2)):
+        times, day = [level + number / 1000 for number in range(9)], f"2026-10-0{night + 1}T12:00:00+00:00"
+        bench_folder(tmp_path / "nights" / f"n{night}", {"trt:fp16": times}, day, f"{night}" * 40)
+    made["history"] = write_history(tmp_path / "nights", tmp_path / "nights", "dates")
     place = tmp_path / "decide"
     place.mkdir()
     write_json(place / "decision.json", decision(*ROWS))
