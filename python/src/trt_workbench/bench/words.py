@@ -26,7 +26,7 @@ _ENDS = {"failed": "failed", "unavailable": "was not available"}
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say in sentences what was measured, the result for every work, and how far it can be trusted."""
     sentences = (table.sentence for table in made)
-    return [*alarms(run.records), *_outcome(run, made), *sentences, *_merged(run), *_caveats(run, made)]
+    return [*alarms(run.records), *sentences, *_outcome(run, made), *_merged(run), *_caveats(run, made)]
 
 
 def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -67,9 +67,9 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     fewest, most = min(points.values()), max(points.values())
     each = f"{most}" if fewest == most else f"{fewest} to {most}"
     return [
+        *leaders(made),
         f"{counted(len(made), 'workload')} on {counted(runtimes, 'runtime')}: "
         f"{counted(len(measured), 'repetition')} measured, {each} per point.",
-        *leaders(made),
     ]
 
 
