@@ -38,14 +38,15 @@ class Lstm(nn.Module):  # type: ignore[misc]
 
 
 class Stateless(nn.Module):  # type: ignore[misc]
-    """A predictor as icefall exports it: the last two tokens."""
+    """A predictor as icefall exports it: the last two tokens, of which -1 is none."""
 
     def __init__(self) -> None:
         super().__init__()
         self.embedding, self.mix = nn.Embedding(TOKENS, TEXT), nn.Linear(2 * TEXT, TEXT)
 
     def forward(self, y: Any) -> Any:
-        return self.mix(self.embedding(y).flatten(1))
+        known = self.embedding(y.clamp(min=0)) * (y >= 0).unsqueeze(-1)
+        return self.mix(known.flatten(1))
 
 
 class Join(nn.Module):  # type: ignore[misc]
@@ -154,13 +155,14 @@ def stateless_parts(folder: Path) -> tuple[Any, Any, Decoding]:
         decoder="decoder.onnx",
         joiner="joiner.onnx",
         max_symbols=1,
+        start=(-1, BLANK),
     )
 
     def text(last: Any) -> Any:
         return predictor(torch.tensor([last])), last
 
     return (
-        (lambda: text((BLANK, BLANK)), lambda last, token: text((last[1], token))),
+        (lambda: text((-1, BLANK)), lambda last, token: text((last[1], token))),
         lambda frame, features: joiner(frame[None], features).flatten(),
         said,
     )

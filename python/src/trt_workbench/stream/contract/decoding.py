@@ -32,7 +32,7 @@ class Decoding(Strict):
         state: pairs of the predictor; none where it takes its last tokens instead.
         durations: frames to skip, in the order of the joiner's last scores.
         max_symbols: most tokens of one frame.
-        start: tokens before the first one; the blank by default.
+        start: tokens before the first one; the blank by default. -1 is none, where the decoder takes that.
     """
 
     kind: Literal["transducer", "tdt", "ctc"]
@@ -44,7 +44,7 @@ class Decoding(Strict):
     state: Annotated[tuple[PredictorState, ...], Field(max_length=64)] = ()
     durations: Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(max_length=64)] = ()
     max_symbols: Annotated[int, Field(ge=1, le=1000)] = 10
-    start: Annotated[tuple[_Token, ...], Field(max_length=64)] = ()
+    start: Annotated[tuple[Annotated[int, Field(ge=-1, le=2**31 - 1)], ...], Field(max_length=64)] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

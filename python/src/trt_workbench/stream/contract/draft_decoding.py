@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.model.facts import ModelTensor
+from trt_workbench.model.opened import Model
 from trt_workbench.stream.contract.model_tensors import ModelTensors, read_tensors
 from trt_workbench.stream.contract.reading import UNDECIDED
 from trt_workbench.stream.decoding.vocabulary import BLANKS, Vocabulary
@@ -44,6 +45,8 @@ def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
     said["blank"] = _blank(pieces)
     said |= {part: one.name for part, one in files.items()}
     said |= {"state": states} if (states := _states(decoder)) else {"max_symbols": 1}
+    if not states and (start := _start(files["decoder"], decoder, said["blank"])):
+        said["start"] = start
     document |= {"schema_version": 3, "decoding": said}
     return [f"Decoding: {said['kind']} of {files['decoder'].name}, {files['joiner'].name} and {tokens.name}"]
 
@@ -82,6 +85,16 @@ def _states(decoder: ModelTensors) -> list[dict[str, str]]:
             found.append({"output": other, "input": name})
             del left[other]
     return found
+
+
+def _start(path: Path, decoder: ModelTensors, blank: int | str) -> list[int | str]:
+    """Return the tokens before the first one of a decoder that takes -1 for none; empty where it does not.
+
+    icefall's compares its tokens with 0, and was trained with nothing before the blank.
+    """
+    places = next((dim for one in decoder.inputs.values() for dim in (one.shape or ())[1:] if isinstance(dim, int)), 1)
+    takes = any(node.op_type == "GreaterOrEqual" for node in Model.open(path).proto.graph.node)
+    return [*[-1] * (places - 1), blank] if takes and places > 1 else []
 
 
 def _alike(one: ModelTensor, other: ModelTensor) -> bool:
