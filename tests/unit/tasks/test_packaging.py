@@ -95,6 +95,28 @@ def test_a_python_is_found_or_named(wheels, capsys):
     assert "Python 3.99" in capsys.readouterr().err
 
 
+def test_the_core_is_compiled_for_the_glibc_of_the_image(wheels, monkeypatch, tmp_path):
+    calls = []
+
+    def do(*words, variables):
+        calls.append((words[words.index("--") + 1 :], variables))
+        made = {"build": tmp_path / "built/core.whl", "repair": tmp_path / "trt_workbench_native.whl"}
+        if one := made.get(words[words.index("--") + 2]):
+            one.touch()
+
+    (tmp_path / "built").mkdir()
+    for name, folder in (("WORK", tmp_path), ("DIST", tmp_path), ("BUILT", tmp_path / "built"), ("do", do)):
+        monkeypatch.setattr(wheels, name, folder)
+    settings = CPP["tool"]["cibuildwheel"]
+    wheels.build_core(tmp_path, Path(sys.executable), settings)
+    (_, building), (repair, repairing), (show, _) = calls
+    assert settings["manylinux-x86_64-image"] == "manylinux_2_28"
+    assert (tmp_path / "c++").read_text().splitlines()[-1] == 'exec python-zig c++ -target x86_64-linux-gnu.2.28 "$@"'
+    assert building["CXX"] == str(tmp_path / "c++")
+    assert repairing["AUDITWHEEL_PLAT"] == "manylinux_2_28_x86_64"
+    assert (repair[0], show[2]) == ("auditwheel", tmp_path / "trt_workbench_native.whl")
+
+
 def test_wheels_are_tried_outside_of_the_repository_without_a_compiler(wheels, monkeypatch, tmp_path):
     names = ["trt_workbench-1-py3-none-any.whl", "trt_workbench-1.tar.gz"]
     names += [f"trt_workbench_native-1-cp3{minor}-cp3{minor}-manylinux_2_28_x86_64.whl" for minor in (12, 13)]
@@ -102,14 +124,14 @@ def test_wheels_are_tried_outside_of_the_repository_without_a_compiler(wheels, m
         (tmp_path / name).touch()
     calls, steps = [], []
     monkeypatch.setattr(wheels, "DIST", tmp_path)
-    monkeypatch.setattr(wheels, "do", lambda *words: calls.append([str(word) for word in words]))
+    monkeypatch.setattr(wheels, "do", lambda *words, **_: calls.append([*map(str, words)]))
     monkeypatch.setattr(wheels.subprocess, "run", lambda words, **given: steps.append((words, given)))
     assert [path.name for path in wheels.released()] == sorted(names)  # without what uv adds
     wheels.try_out("3.13", Path(sys.executable), CPP["tool"]["cibuildwheel"])
     made, installed, listed = calls
     assert installed[-2:] == [f"{tmp_path / names[0]}[cpu]", str(tmp_path / names[3])]
     assert listed[-1] == f"{made[-1]}/bin/python"
-    assert [words[0] for words, _ in steps] == ["python", "trtw", "trtw", "trtw"]
+    assert [words[0] for words, _ in steps] == ["python", "trtw", "python", "trtw", "trtw"]
     for _, given in steps:
         assert not given["cwd"].is_relative_to(ROOT)
         assert given["env"] == {"PATH": f"{made[-1]}/bin", "HOME": str(given["cwd"])}
