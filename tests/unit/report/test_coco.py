@@ -210,7 +210,7 @@ def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path]) -> 
     run = make_run()
     for name in ("metrics.json", "curves.json", "confusion.json", "records.jsonl", "env.json"):
         text = (run / name).read_text()
-        (run / name).write_text(text[: len(text) // 2])
+        (run / name).write_text(text[: text.index(",")])  # not at a place that depends on the length of a path
         with refused(UsageProblem):
             write_report(run)
         (run / name).unlink()
