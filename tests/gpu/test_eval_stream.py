@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 
 def for_any_rows(folder: Path) -> StreamSettings:
     """The embedded encoder with one profile, in which the number of streams is free."""
-    contract = json.loads(embedded_contract(ENCODER).read_text())
+    contract = json.loads(embedded_contract().read_text())
     contract["profiles"] = [one for one in contract["profiles"] if one["name"] == "unified"]
     path = folder / "contract.json"
     path.write_text(json.dumps(contract))
@@ -58,6 +58,7 @@ def test_every_planted_fault_is_caught_on_tensorrt(tmp_path: Path) -> None:
     assert len([one for one in found.faults.planted if one.caught_by]) == 9
 
 
+@pytest.mark.timeout(600)  # eight profiles are built
 def test_streams_on_the_device_equal_each_alone_and_keep_up(tmp_path: Path) -> None:
     """Batches of streams of different age, states gathered and scattered on the device, in fp32 and fp16."""
     found = evaluated(tmp_path, "trt", "fp32", "fp16", mode=("closed-loop",), chunks=20, streams=(1, 16), seconds=1.0)
@@ -142,10 +143,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, 
     if not (found := availability("trt")).ok:
         pytest.skip(f"{found.reason} {found.fix}")
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("engine")
-        patch.setenv("TRTW_TMP", str(folder))
-        with OpenedStream(for_any_rows(folder), lambda _: None) as opened:
-            yield opened.session("fp32"), opened.contract
+        patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("engine")))
+        asked = StreamSettings(backend="trt", streams=(8,))
+        with OpenedStream(asked, lambda _: None) as opened:
+            yield opened.joined_session("fp32"), opened.contract
 
 
 def frames(stream: int, chunk: int) -> NDArray[np.float32]:

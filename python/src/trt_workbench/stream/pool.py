@@ -22,7 +22,8 @@ from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.host_pool import HostPool
 from trt_workbench.stream.rows import Arrays, Piece, Rows, numbers_of_rows, row_of
 
-# Numbers of rows up to which a runtime is run with each of them: a processor computes every row that fills up a batch.
+# Numbers of rows up to which a model without engines is run with each of them: a processor computes every row that
+# fills up a batch. An engine may have a profile for the numbers of `numbers_of_rows` alone.
 _FEW_ROWS = 16
 
 
@@ -132,7 +133,7 @@ class StreamPool:
         self.on_device = can if on_device is None else on_device
         if self.on_device and not can:
             raise UsageProblem("The session keeps no states of streams on its device; they can stay on the host.")
-        self.buckets = self._buckets()
+        self.buckets = self._buckets(isinstance(session, PoolingSession))
         self._states: StatePool
         if self.on_device:
             assert isinstance(session, PoolingSession)
@@ -279,17 +280,14 @@ class StreamPool:
             most = min(most, session.most_rows(name, self._rows.shape(name, size), axis) or most)
         return min(least, most), most
 
-    def _buckets(self) -> tuple[int, ...]:
+    def _buckets(self, has_profiles: bool) -> tuple[int, ...]:
         """Return the numbers of rows to run, of those that a profile takes.
 
-        On the host all of them where they are few, else powers of two and the most of each chunk size.
+        All of them where they are few and no engine has profiles, else powers of two and the most of each chunk size.
         """
         least, most = min(low for low, _ in self._limits.values()), max(high for _, high in self._limits.values())
         ends = {high for _, high in self._limits.values()}
-        if not self.on_device and most <= _FEW_ROWS:
-            wanted = set(range(least, most + 1))
-        else:
-            wanted = numbers_of_rows(least, most)
+        wanted = set(range(least, most + 1)) if not has_profiles and most <= _FEW_ROWS else numbers_of_rows(least, most)
         symbol = self.contract.batch_symbol
         taken = {rows for rows in wanted if any(one.covers({symbol or "": rows}) for one in self.contract.profiles)}
         return tuple(sorted(taken | ends))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.streaming_models import (
@@ -12,6 +13,7 @@ from tests.streaming_models import (
 from tests.texts import refused
 from tests.unit.stream.contract.streams import alone, opened, pieces, same, signal
 
+from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.reading import read_contract
@@ -65,6 +67,30 @@ def test_only_numbers_of_rows_that_a_profile_has_are_run(tmp_path: Path) -> None
         for step in range(3):
             for whole, found in zip(wholes, pool.push(streams, [part[step] for part in parts]), strict=True):
                 same(found, alone((session, contract), whole)[step])
+
+
+class Engine:
+    """A session that could keep states on a device, as an engine of TensorRT does."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def most_rows(self, *_: object) -> None:
+        """It has no limit."""
+
+    def stream_pool(self, *_: object, **__: object) -> None:
+        raise AssertionError("the states stay on the host")
+
+
+def test_an_engine_runs_the_same_numbers_of_rows_with_states_on_the_host(tmp_path: Path) -> None:
+    """`eval-stream` builds a profile for each of these numbers and for no other."""
+    session, contract = opened("convolution", tmp_path)
+    engine: Any = Engine(session)
+    with session, StreamPool(engine, contract, on_device=False) as pool:
+        assert pool.buckets == (1, 2, 4)
 
 
 def test_a_size_that_no_profile_takes_is_refused(tmp_path: Path) -> None:
