@@ -1,7 +1,6 @@
 """The folder in which all cases run, and the option that records."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="write the golden records anew")
 
 
-@pytest.fixture(scope="package")  # what it sets must not reach the tests of other packages in one process
-def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iterator[Path]:
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all cases: models of the repository, an array of noise, the scenes that eval-coco draws."""
     folder = tmp_path_factory.mktemp("golden").resolve()
     scenes = folder / "tmp" / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
@@ -28,13 +27,18 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iter
     (folder / "scenes.json").symlink_to(scenes / "annotations" / "instances_val.json")
     (folder / "bench.yaml").write_text(BENCH)
     np.save(folder / "input.npy", np.random.default_rng(0).random((1, 3, 320, 320), dtype=np.float32))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("TRTW_TMP", str(folder / "tmp"))
-        patch.setenv("COLUMNS", "160")
-        patch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # records are of processors
-        patch.setattr(workers, "subprocess", forking)
-        patch.setattr(dataset, "HELD_OUT_IMAGES", 12)  # as many as the cases look at
-        for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
-            patch.delenv(name)
-        yield folder
+    return folder
+
+
+@pytest.fixture
+def workplace(made: Path, forking: object, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of all cases, in which this test runs: what is set must not reach other tests of the process."""
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("TRTW_TMP", str(made / "tmp"))
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # records are of processors
+    monkeypatch.setattr(workers, "subprocess", forking)
+    monkeypatch.setattr(dataset, "HELD_OUT_IMAGES", 12)  # as many as the cases look at
+    for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
+        monkeypatch.delenv(name)
+    return made

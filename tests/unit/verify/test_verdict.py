@@ -66,7 +66,7 @@ def test_results_that_show_nothing_of_the_precision_are_named(
     record = {"precision_ran": {"label": ran, "shares": shares, "may_choose": may_choose}} if ran else {}
     assert bool(as_exact(cases, asked, record)) == is_said
     document = {"target": "m.onnx", "verdict": "right", "backend": "trt", "precision": asked, "reference": "ort-cpu"}
-    shown = headline({**document, "cases_tried": 2, "provenance": record})
+    shown = headline({**document, "cases_tried": 2, "provenance": record, "cases": cases})
     assert (f"({asked}; computed in {ran})" in shown) == ((ran or asked).split(" (")[0].split(",")[0] != asked)
 
 

@@ -45,7 +45,7 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
     ),
     "constant of another type": (
         put("inputs", "length", {"dtype": "int8", "shape": [], "role": "constant", "value": 16000}),
-        "the value of length is 16000, which int8 cannot hold",
+        "inputs.length.constant: int8 does not hold the value 16000",
     ),
     "frames and streams on one axis": (
         put("inputs", "x", "time_axis", 0),
