@@ -124,7 +124,7 @@ def read_image(path: Path, exif: Exif = "ignore") -> NDArray[np.uint8]:
     Raises:
         UsageProblem: the file is missing, unreadable, empty, cut short, not an image, or of floats.
     """
-    return _decode(path, exif).pixels
+    return _decoded(_content(path), path, exif).pixels
 
 
 def decode_image(data: bytes, exif: Exif = "ignore") -> NDArray[np.uint8]:
@@ -177,9 +177,7 @@ class ImageReader:
 
     def __call__(self, path: Path) -> NDArray[np.uint8]:
         """Return the pixels. Raises UsageProblem as `read_image`."""
-        found = _decode(path, self._exif)
-        self._note(found.orientation, found.largest)
-        return found.pixels
+        return self._host(_content(path), path)
 
     def anywhere(self, path: Path) -> Pixels:
         """Return the pixels, on the device where it decodes the file.
@@ -190,15 +188,19 @@ class ImageReader:
         """
         if self._decoder is None:
             return self(path)
-        data = _content(path)
-        _require_whole(data, path)
-        pixels = self._decoder(data) if _is_for_device(data, self._exif) else None
+        data, pixels = _content(path), None
+        if _is_for_device(data, self._exif):
+            _require_whole(data, path)
+            pixels = self._decoder(data)
         with self._lock:
             self._on_device += pixels is not None
             self._on_host += pixels is None
-        if pixels is not None:
-            self._note(read_orientation(data), None)
-            return pixels
+        if pixels is None:
+            return self._host(data, path)
+        self._note(read_orientation(data), None)
+        return pixels
+
+    def _host(self, data: bytes, path: Path) -> NDArray[np.uint8]:
         found = _decoded(data, path, self._exif)
         self._note(found.orientation, found.largest)
         return found.pixels
@@ -240,10 +242,6 @@ class ImageReader:
                 "byte is used, so they are dark: store them in the full range."
             )
         return notes
-
-
-def _decode(path: Path, exif: Exif) -> _Decoded:
-    return _decoded(_content(path), path, exif)
 
 
 def _content(path: Path) -> bytes:
