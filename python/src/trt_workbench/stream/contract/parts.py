@@ -80,6 +80,14 @@ _WHOLE = {
     "uint8": (0, 255),
     "bool": (0, 1),
 }
+
+
+def holds(dtype: str, number: float) -> bool:
+    """Whether a type holds a number as it is; those of fractions take every number."""
+    least, largest = _WHOLE.get(dtype, (None, None))
+    return least is None or largest is None or (number % 1 == 0 and least <= number <= largest)
+
+
 Dtype = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool"]
 Axis = Annotated[int, Field(ge=0, le=31)]
 Frames = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -163,7 +171,7 @@ class Constant(TensorOf):
             if asked not in self.values:
                 raise ValueError(f"there is no value {asked!r}; {did_you_mean(asked, self.values)}")
             asked = self.values[asked]
-        if (held := _WHOLE.get(self.dtype)) and not (asked % 1 == 0 and held[0] <= asked <= held[1]):
+        if not holds(self.dtype, asked):
             raise ValueError(f"{self.dtype} does not hold the value {asked:g}")
         return asked
 

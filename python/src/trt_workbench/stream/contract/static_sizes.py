@@ -10,7 +10,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.feeding import number_of
-from trt_workbench.stream.contract.parts import Chunk, Constant, FromFile, Length, StateInput, TensorOf
+from trt_workbench.stream.contract.parts import Chunk, Constant, FromFile, Length, StateInput, TensorOf, holds
 
 # Of one tensor in one call: 1 GiB of float32. The largest state of a stream that is in use has 25 MB.
 _MOST_ELEMENTS = 2**28
@@ -56,7 +56,7 @@ def numbers(contract: Contract) -> Iterator[str]:
         (f"the value of {name}", name, number)
         for name, one in inputs
         if isinstance(one, Constant)
-        for number in (one.number(), *one.values.values())
+        for number in one.values.values()  # its own was read, which refuses what the type does not hold
     ]
     for words, name, number in (*said, ("left_fill", signal, contract.chunking.left_fill)):
         yield from _held(words, number, contract.inputs[name].dtype)
@@ -79,9 +79,7 @@ def _computed(contract: Contract) -> Iterator[str]:
 
 def _held(words: str, number: float, dtype: str) -> Iterator[str]:
     """Yield that an integer type would change a number."""
-    bits = int(re.sub(r"\D", "", dtype) or 1)
-    low, end = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if dtype.startswith("int") else (0, 2**bits)
-    if "float" not in dtype and not (low <= number < end and number == int(number)):
+    if not holds(dtype, number):
         yield f"{words} is {number:g}, which {dtype} cannot hold"
 
 
