@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from trt_workbench import __version__
 from trt_workbench.console.common import PanelCommand
 from trt_workbench.console.foreign_words import COMMANDS as FOREIGN_COMMANDS
+from trt_workbench.console.typed import read_sparingly
 
 # Where each command is, by purpose: a module and its function, imported when the command is called.
 PURPOSES = {
@@ -76,12 +77,8 @@ class _Commands(TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; a command that comes first leaves no options to look for.
-
-        To read one, typer imports pydantic, which takes as long as all the rest of a command's `--help`.
-        """
-        if args and args[0] in self.commands:
-            self.params, self.add_help_option = [], False
+        """Parse the options that come before a command."""
+        read_sparingly(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

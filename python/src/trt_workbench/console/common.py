@@ -27,6 +27,7 @@ from typer.core import TyperCommand
 from trt_workbench.console.foreign_words import advice
 from trt_workbench.console.options import expanded
 from trt_workbench.console.progress import pulse
+from trt_workbench.console.typed import read_sparingly
 from trt_workbench.core.errors import (
     INTERRUPTED,
     LARGEST_NUMBER,
@@ -238,6 +239,7 @@ class PanelCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
         parameters: list[Any] = self.get_params(ctx)
+        read_sparingly(parameters)
         if said := advice(args, [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]):
             ctx.fail(said)
         try:
