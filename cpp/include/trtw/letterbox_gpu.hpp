@@ -13,9 +13,13 @@ namespace trtw {
 /// Uploads a batch of images of any sizes and letterboxes them into one tensor. Of images that shrink to less than half
 /// their height only the sampled rows are uploaded. Images in page-locked memory are not copied on the host: the kernel
 /// reads those that shrink where they lie, the others are uploaded from there. Images on the device are read where they
-/// lie. Owns its staging memory, which only grows. One batch at a time: the work enqueued before must be done when `enqueue` is called again.
+/// lie. Owns its staging memory, which only grows. One batch at a time: the work enqueued before must be done when
+/// `enqueue` is called again.
 class LetterboxGpu {
 public:
+    /// `polls`: the caller waits for the device by polling, so that a helper that copies may poll for the caller.
+    explicit LetterboxGpu(bool polls = false) : polls_{polls} {}
+
     /// Enqueues upload and kernel on `stream`; `output` is device memory of images.size() * spec.item_bytes().
     /// Images on the device and in page-locked memory must stay as they are until that work is done, others are copied
     /// before this returns. Returns how many were page-locked. Throws UsageProblem, OutOfMemory or DeviceFailure.
@@ -26,6 +30,7 @@ public:
     [[nodiscard]] std::size_t device_bytes() const noexcept { return device_.capacity(); }
 
 private:
+    const bool polls_;
     PinnedBuffer host_;
     DeviceBuffer device_;
 };

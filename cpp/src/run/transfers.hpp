@@ -55,7 +55,7 @@ private:
     CallMemory* memory_;
     const bool polls_;
 #ifdef TRTW_WITH_KERNELS
-    LetterboxGpu letterbox_;
+    LetterboxGpu letterbox_{polls_};
 #endif
     std::atomic<std::uint64_t> strided_copies_ = 0;
     std::atomic<std::uint64_t> in_place_inputs_ = 0;

@@ -16,9 +16,6 @@ namespace trtw {
 
 namespace {
 
-// The host fills one piece while the device fetches the one before. Below this size the calls cost more than they
-// hide.
-constexpr std::size_t piece_bytes = std::size_t{512} << 10U;
 constexpr std::size_t alignment = 256;
 constexpr std::ptrdiff_t most_pitch = 0x7FFF'FFFF; // of CUDA's copies of two dimensions
 
@@ -41,9 +38,10 @@ struct Piece {
     int count;
 };
 
-void split(std::vector<Piece>& pieces, std::size_t image, const DeviceImage& item) {
+// The host fills one piece while the device fetches the one before.
+void split(std::vector<Piece>& pieces, std::size_t image, const DeviceImage& item, std::size_t bytes) {
     const int rows = staged_rows(item);
-    const int rows_per_piece = static_cast<int>(std::max<std::size_t>(piece_bytes / pitch(item), 1));
+    const int rows_per_piece = static_cast<int>(std::max<std::size_t>(bytes / pitch(item), 1));
     for (int first = 0; first < rows; first += rows_per_piece) {
         pieces.push_back({image, first, std::min(rows_per_piece, rows - first)});
     }
@@ -144,7 +142,7 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
                                         static_cast<std::size_t>(images[i].row_bytes), pitch(items[i]),
                                         static_cast<std::size_t>(images[i].height), cudaMemcpyHostToDevice, stream));
         } else if (ways[i] == Way::staged) {
-            split(pieces, i, items[i]);
+            split(pieces, i, items[i], piece_bytes(staged_bytes));
         }
     }
     const auto offset_of = [&](const Piece& piece, int row) {
@@ -162,7 +160,7 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
         const std::size_t bytes = offset_of(last, last.first + last.count) - begin;
         TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, bytes, cudaMemcpyHostToDevice, stream));
     };
-    run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));
+    run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer), polls_);
     launch_letterbox(items.data(), items.size(), spec, output, stream);
     return page_locked;
 }

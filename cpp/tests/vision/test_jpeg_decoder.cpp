@@ -152,6 +152,28 @@ TEST_CASE("an image on the device is letterboxed where it lies") {
     }
 }
 
+TEST_CASE("an ordinary image is copied in pieces, by a helper that polls, too") {
+    const Stream stream;
+    const LetterboxSpec spec = grey_level_spec(320, 320);
+    const std::vector<std::uint8_t> pixels = pattern(300, 400); // 352 KiB, in pieces of 128 KiB
+    const ImageView image{pixels.data(), 300, 400, 1200};
+    std::vector<std::uint8_t> expected(spec.item_bytes());
+    letterbox_cpu(image, spec, expected.data());
+    for (const bool polls : {false, true}) {
+        LetterboxGpu letterbox{polls};
+        for (int turn = 0; turn < 20; ++turn) {
+            std::vector<std::uint8_t> found(spec.item_bytes());
+            const std::size_t before = fake::copies_from(nullptr, SIZE_MAX);
+            letterbox.enqueue(std::vector{image}, spec, found.data(), stream.get());
+            const std::size_t copies = fake::copies_from(nullptr, SIZE_MAX) - before;
+            CHECK(copies >= (polls ? 1 : 3)); // pieces that are done by then go together
+            CHECK(copies <= 3);
+            stream.synchronize();
+            CHECK(found == expected);
+        }
+    }
+}
+
 TEST_CASE("images on the device need no staging memory, and have to be on the letterbox's") {
     JpegDecoder decoder{TRTW_FAKE_NVJPEG, 0};
     LetterboxGpu letterbox;
