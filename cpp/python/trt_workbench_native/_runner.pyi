@@ -488,6 +488,8 @@ class Detector:
             UsageProblem: the inputs do not fit the engine, or its outputs the spec.
             DeviceFailure: the device failed.
         """
+    def timing(self) -> CallTiming:
+        """Return the times of the call that ended last, on whichever thread; `compute_ms` is of engine and boxes."""
     def graph_status(self) -> str:
         """Return in one line whether CUDA graphs are in use."""
     def close(self) -> None:

@@ -37,6 +37,7 @@ public:
                               collect(*plan_, finished, request->selection, true, {}, *arrays_));
     }
 
+    [[nodiscard]] Timing timing() const { return detector_.get()->runner().last_timing(); }
     [[nodiscard]] std::string graph_text() const { return detector_.get()->runner().graph_status(); }
 
     void close() {
@@ -66,6 +67,7 @@ void bind_detector(py::module_& m) {
              py::arg("engine").none(false), py::arg("spec"), py::arg("options") = py::none())
         .def("run", &PyDetector::run, py::arg("inputs"), py::kw_only(), py::arg("outputs") = std::vector<std::string>{},
              "Executes the engine once and finds boxes.")
+        .def("timing", &PyDetector::timing, "Returns the times of the call that ended last.")
         .def("graph_status", &PyDetector::graph_text, "Returns in one line whether CUDA graphs are in use.")
         .def("close", &PyDetector::close, "Waits for the calls in flight and releases memory; safe to call twice.")
         .def("__enter__", [](py::object self) { return self; })

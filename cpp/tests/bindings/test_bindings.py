@@ -597,6 +597,7 @@ def test_a_detector_gives_boxes_and_the_outputs_that_are_asked_for() -> None:
             boxes, scores, labels = found[0]
             assert (boxes.tolist(), scores.tolist(), labels.tolist()) == ([[1] * 4], [1], [1])
             assert [*outputs] == (["y"] if turn % 2 else [])
+            assert detector.timing().end_to_end_ms > 0
     with pytest.raises(native.UsageProblem, match="closed"):
         detector.run({"x": ONES})
 

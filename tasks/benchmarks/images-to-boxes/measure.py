@@ -5,6 +5,7 @@
 
 Every way is called by turns, round by round, and its boxes are compared first. `latency` is one call after the other;
 `in flight` is the time per image with several calls at once. Both are shown as multiples of the engine's own compute.
+With --parts, single calls are measured once more with the device's events around their parts: where the time goes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--size", default="480x640", help="of the image, height x width")
     parser.add_argument("--conf", type=float, default=0.25)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", action="store_true", help="measure the parts of a call, too")
     parser.add_argument("--output", type=Path, required=True)
     chosen = parser.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,8 @@ def measured(model: Path, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     options = SessionOptions(precision=chosen.precision, concurrency=IN_FLIGHT, extra=extra, note=print)
     with require_backend("trt", model.suffix).load(model, options) as session:
         family = recognise(session.inputs, session.outputs, session.metadata, Preparation(family=chosen.family))
-        ways = ways_of(session, family, DecodeSettings(conf=chosen.conf))
+        settings = DecodeSettings(conf=chosen.conf)
+        ways = ways_of(session, family, settings)
         compute = compute_ms(session, family.transform().shape)
         ordinary, locked = images_of(height, width)
         cases = {
@@ -73,6 +76,11 @@ def measured(model: Path, chosen: argparse.Namespace) -> list[dict[str, Any]]:
                 record = {"model": model.name, "way": name, "round": number, "size": chosen.size, "compute_ms": compute}
                 records.append({**record, "latency_ms": latency(call, image), "in_flight_ms": in_flight(call, image)})
         show(model, compute, list(cases), records)
+        if chosen.parts:
+            records += [
+                {"model": model.name, "size": chosen.size, **one}
+                for one in parts_of(session, family, settings, ordinary, locked, chosen.rounds)
+            ]
         return records
 
 
@@ -81,9 +89,7 @@ def ways_of(session: Any, family: Any, settings: Any) -> dict[str, Call]:
     from trt_workbench.vision.letterbox import find_geometry, preprocess
 
     transform = family.preparation()
-    blank = np.zeros((transform.height, transform.width, 3), np.uint8)
-    shapes = {name: array.shape for name, array in session.run_images([blank], transform).items()}
-    head = family.head(shapes, settings)
+    head = head_of(session, family, settings)
 
     def device(image: Any) -> Any:
         found = family.completed(session.find_boxes([image], transform, head, with_outputs=False).boxes)
@@ -98,6 +104,14 @@ def ways_of(session: Any, family: Any, settings: Any) -> dict[str, Call]:
         return family.restore(family.decode(session.run({session.inputs[0].name: tensor[None]}), settings)[0], geometry)
 
     return {"device": device, "outputs": outputs, "host": host}
+
+
+def head_of(session: Any, family: Any, settings: Any) -> Any:
+    """Return how the model's outputs become boxes."""
+    transform = family.preparation()
+    blank = np.zeros((transform.height, transform.width, 3), np.uint8)
+    shapes = {name: array.shape for name, array in session.run_images([blank], transform).items()}
+    return family.head(shapes, settings)
 
 
 def images_of(height: int, width: int) -> tuple[Any, Any]:
@@ -155,6 +169,104 @@ def in_flight(call: Call, image: Any) -> float:
     for thread in threads:
         thread.join()
     return (time.perf_counter() - start) * 1e3 / (CALLS * IN_FLIGHT)
+
+
+def parts_of(session: Any, family: Any, settings: Any, ordinary: Any, locked: Any, rounds: int) -> list[dict[str, Any]]:
+    """Return the parts of single calls in milliseconds, medians of a round, and print them."""
+    from trt_workbench.backends.images import FoundBoxes
+    from trt_workbench.backends.trt.session import head_spec
+    from trt_workbench.engine import native
+    from trt_workbench.vision.letterbox import find_geometry
+
+    engine, name, transform = session.loaded.engine, session.inputs[0].name, family.preparation()
+    spec = session._letterbox_spec(transform)
+    head = head_spec(head_of(session, family, settings), [tensor.name for tensor in engine.outputs])
+    options = native.require("RunnerOptions")(slots=1, timing=True, **session._settings)
+    detector = native.require("Detector")(engine, head, options)
+    runner = session.new_runner(timing=True)
+
+    def boxes(image: Any) -> Call:
+        def call(_: Any) -> Any:
+            batch = native.require("ImageBatch")([image], spec)
+            (found,), _ = detector.run({name: batch}, outputs=[])
+            (detections,) = family.completed([FoundBoxes(*found)])
+            return family.restore(detections, find_geometry(*image.shape[:2], transform))
+
+        return call
+
+    tensor = native.require("Letterbox")(spec)([ordinary])
+    buffer = runner.input_buffer(name, tensor.shape)
+    buffer[...] = tensor.numpy()
+    columns: dict[str, tuple[Call, Any]] = {
+        "page-locked image": (boxes(locked), detector.timing),
+        "ordinary image": (boxes(ordinary), detector.timing),
+        "engine alone, input on the GPU": (lambda _: runner.run({name: tensor}, outputs=[]), runner.timing),
+        "engine alone, input in the slot's buffer": (lambda _: runner.run({name: buffer}), runner.timing),
+    }
+    if image := on_device(session, ordinary):
+        columns["image on the GPU"] = (boxes(image), detector.timing)
+    records = [
+        {"parts_of": column, "round": number, **parts(*columns[column])}
+        for number in range(rounds)
+        for column in list(columns)[:: 1 if number % 2 == 0 else -1]
+    ]
+    rows = [key for key in records[0] if key.endswith("_ms")]
+    print(f"{'where the time goes, us':42}" + "".join(f"{row.removesuffix('_ms'):>10}" for row in rows))
+    for column in columns:
+        medians = (np.median([one[row] for one in records if one["parts_of"] == column]) * 1e3 for row in rows)
+        print(f"{column:42}" + "".join(f"{value:>10.1f}" for value in medians))
+    if (upload := upload_ms(ordinary.nbytes)) is not None:
+        print(f"{f'upload of {ordinary.nbytes} page-locked bytes alone':42}{upload * 1e3:>10.1f}")
+        records.append({"parts_of": "upload alone", "bytes": ordinary.nbytes, "input_ms": upload})
+    return records
+
+
+def on_device(session: Any, image: Any) -> Any:
+    """Return an image like this one on the GPU; None where nvJPEG is not there."""
+    import cv2
+
+    from trt_workbench.core.errors import ComponentMissing
+
+    try:
+        return session.jpeg_decoder()(cv2.imencode(".jpg", image)[1].tobytes())
+    except ComponentMissing as problem:
+        print(problem)
+        return None
+
+
+def parts(call: Call, timing: Callable[[], Any]) -> dict[str, float]:
+    """Return medians: of the device's parts, by events, of launch and wait around them, and of Python around that."""
+    rows = []
+    for _ in range(WARM_UP + CALLS):
+        start = time.perf_counter()
+        call(None)
+        whole = (time.perf_counter() - start) * 1e3
+        one = timing()
+        device = one.h2d_ms + one.compute_ms + one.d2h_ms
+        around = (one.end_to_end_ms - device, whole - one.end_to_end_ms)
+        rows.append((one.h2d_ms, one.compute_ms, one.d2h_ms, *around, whole))
+    names = ("input_ms", "compute_ms", "output_ms", "launch_ms", "python_ms", "whole_ms")
+    return dict(zip(names, np.median(rows[WARM_UP:], axis=0).tolist(), strict=True))
+
+
+def upload_ms(size: int) -> float | None:
+    """Return the median of PyTorch's upload of page-locked bytes by the device's events; None without PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    host, device = torch.zeros(size, dtype=torch.uint8).pin_memory(), torch.empty(size, dtype=torch.uint8).cuda()
+    times = []
+    for _ in range(WARM_UP + CALLS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        device.copy_(host, non_blocking=True)
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return float(np.median(times[WARM_UP:]))
 
 
 def show(model: Path, compute: float, ways: list[str], records: list[dict[str, Any]]) -> None:
