@@ -86,6 +86,7 @@ public:
             const py::gil_scoped_release unlocked;
             return std::make_shared<Runner::Ticket>(runner->submit(request->call));
         }();
+        request->is_default = false; // what is taken from it leaves nothing
         auto ticket =
             std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(*request), arrays_, timings_);
         std::erase_if(tickets_, [](const std::weak_ptr<PyTicket>& other) {
@@ -192,7 +193,12 @@ private:
         Inputs::OwnedRequest request = inputs_.request(given[0], consumer);
         Call& call = request->call;
         Selection& selection = request->selection;
-        if (!given[1] && !given[2] && !given[3]) {
+        const bool is_default = !given[1] && !given[2] && !given[3];
+        if (is_default && request->is_default) { // as the last such call left it
+            return request;
+        }
+        request->is_default = is_default;
+        if (is_default) {
             selection = default_;
         } else {
             selection = select_outputs(*plan_, default_.to_host, parameters.get(given, 1, Names{}), given[2],

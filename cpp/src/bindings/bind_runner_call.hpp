@@ -23,6 +23,7 @@ struct Selection {
 struct Request {
     Call call;
     Selection selection;
+    bool is_default = false; ///< `selection` and the call's part of it are those of a call that says nothing of outputs
     std::vector<pybind11::object> keep; ///< owners of the memory that the call reads
 };
 

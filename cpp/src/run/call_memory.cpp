@@ -112,9 +112,6 @@ void* CallMemory::output_address(const Call& call, std::size_t output) {
 }
 
 std::shared_ptr<DeviceMemory> CallMemory::output_block(const Call& call, std::size_t output) {
-    if (call.to_device && !(*call.to_device)[output]) {
-        return nullptr;
-    }
     if (is_state_output(output)) {
         return state_.output_block(output);
     }

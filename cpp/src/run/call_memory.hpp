@@ -45,7 +45,7 @@ public:
 
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
     [[nodiscard]] void* output_address(const Call& call, std::size_t output);
-    /// What the caller gets. Null where the memory is none of the slot's, or the caller does not take it.
+    /// What a caller who takes the output gets. Null where the memory is none of the slot's.
     [[nodiscard]] std::shared_ptr<DeviceMemory> output_block(const Call& call, std::size_t output);
 
     /// Leaves what others still hold of earlier calls' outputs to them, and has what they read before they let go of it

@@ -79,8 +79,12 @@ void CallPlanner::make_key(const Call& call) {
         const bool is_state = memory_->is_state_input(i);
         key_.push_back(static_cast<std::int64_t>(is_state ? Source::state : call.inputs[i].source));
         key_.push_back(static_cast<std::int64_t>(shape.size()));
-        key_.insert(key_.end(), shape.begin(), shape.end());
-        key_.insert(key_.end(), values_[i].begin(), values_[i].end());
+        for (const std::int64_t size : shape) { // few: `insert` takes longer
+            key_.push_back(size);
+        }
+        for (const std::int64_t value : values_[i]) {
+            key_.push_back(value);
+        }
     }
 }
 

@@ -99,7 +99,7 @@ void Slot::start(const Call& call, cudaStream_t stream) {
         capture(call, entry, binding);
     }
     if (!memory_.state().empty()) {
-        memory_.state().advance(output_shapes_);
+        memory_.state().advance(shapes_of(entry));
     }
     const bool untold = options_.cuda_graph && !entry.no_graph.empty() && status_.graph_fallback.empty();
     if (memory_.generation() != published_generation_ || memory_grew_ || untold) {
@@ -332,27 +332,37 @@ void Slot::capture(const Call& call, const Prepared& entry, Binding& binding) {
     timing_ = measured;
 }
 
+const std::vector<Shape>& Slot::shapes_of(const Prepared& entry) const noexcept {
+    return entry.data_dependent ? output_shapes_ : entry.output_shapes;
+}
+
 void Slot::collect_outputs(const Call& call, const Prepared& entry) {
     const HostOutputs& to_host = memory_.to_host();
-    output_shapes_.resize(plan_->outputs().size());
-    for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+    for (std::size_t o = 0; entry.data_dependent && o < output_shapes_.size(); ++o) {
         if (!entry.output_data_dependent[o]) {
             output_shapes_[o] = entry.output_shapes[o];
         }
+    }
+    const std::vector<Shape>& shapes = shapes_of(entry);
+    for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
         Output& output = memory_.outputs[o];
         output.tensor = &plan_->outputs()[o];
         if (const auto index = to_host.index(call, o)) {
-            Slice slice = slice_at(*output.tensor, output_shapes_[o], *index);
+            Slice slice = slice_at(*output.tensor, shapes[o], *index);
             output.shape = std::move(slice.shape);
             output.bytes = slice.bytes();
         } else {
-            output.shape = output_shapes_[o];
+            if (output.shape != shapes[o]) { // seldom: a comparison takes less than a copy
+                output.shape = shapes[o];
+            }
             output.bytes =
                 entry.output_data_dependent[o] ? byte_size(*output.tensor, output.shape) : entry.output_bytes[o];
         }
         output.on_host = output.tensor->on_host || to_host.wanted(call, o);
         output.host = memory_.io().outputs[o].host.block();
-        output.device = memory_.output_block(call, o);
+        if (!call.to_device || (*call.to_device)[o]) { // else it has none
+            output.device = memory_.output_block(call, o);
+        }
     }
 }
 

@@ -82,6 +82,7 @@ private:
     void refuse_full_memory(const Prepared& entry);
     void capture(const Call& call, const Prepared& entry, Binding& binding);
     void read_data_dependent_shapes(const Call& call, const Prepared& entry);
+    [[nodiscard]] const std::vector<Shape>& shapes_of(const Prepared& entry) const noexcept;
     void collect_outputs(const Call& call, const Prepared& entry);
     void publish(const std::string& fallback = {});
     void abandon() noexcept;
@@ -94,7 +95,7 @@ private:
     Transfers transfers_;
     CallPlanner planner_; ///< after what its contexts are bound to
 
-    std::vector<Shape> output_shapes_;
+    std::vector<Shape> output_shapes_; ///< of a call some of whose shapes depend on the data
     bool has_images_ = false;
     bool fused_run_ = false;
     bool in_flight_ = false;

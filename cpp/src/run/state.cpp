@@ -224,7 +224,9 @@ bool StateStore::turns() const noexcept {
 void StateStore::advance(const std::vector<Shape>& output_shapes) {
     keep();
     for (Pair& pair : pairs_) {
-        pair.shape = output_shapes[pair.output];
+        if (pair.shape != output_shapes[pair.output]) { // seldom: a comparison takes less than a copy
+            pair.shape = output_shapes[pair.output];
+        }
     }
     parity_ = turns() ? 1 - parity_ : parity_; // else one graph serves every call
 }
