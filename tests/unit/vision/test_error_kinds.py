@@ -4,27 +4,43 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
 from trt_workbench.vision.confusion import confuse
-from trt_workbench.vision.error_kinds import KINDS, ImagePairs, count_errors
+from trt_workbench.vision.error_kinds import KINDS, Paired, count_errors
 from trt_workbench.vision.matches import CocoMatches, Verdicts
 from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.operating import figures_at
+from trt_workbench.vision.pairs import Spans, pairs_of
 
 
 def errors(
     rows: list[list[float]], found: list[int], truth: list[int], crowd: list[bool] | None = None
 ) -> dict[str, int]:
     """Detections by falling score with their overlaps of the objects; classes of both."""
-    image = ImagePairs(
-        np.array(rows, np.float64).reshape(len(found), len(truth)),
-        np.array(truth, np.int64),
-        np.array(crowd or [False] * len(truth), np.bool_),
-        np.array(found, np.int64),
+    overlaps = np.array(rows, np.float64).reshape(len(found), len(truth))
+    scores = np.linspace(0.9, 0.5, len(found)).astype(np.float32)
+    counts = counted(overlaps, np.array(found), np.array(truth), np.array(crowd or [False] * len(truth)), scores)
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def counted(
+    overlaps: NDArray[np.float64],
+    found: NDArray[np.int64],
+    truth: NDArray[np.int64],
+    crowd: NDArray[np.bool_],
+    scores: NDArray[np.float32],
+) -> dict[str, int]:
+    """The errors of one image."""
+    one = [np.array([0, len(each)]) for each in (found, truth)]
+    rows, objects = pairs_of(*(Spans(ends[:1], ends[1:]) for ends in one))
+    owners = (np.zeros(len(found), np.intp), np.zeros(len(truth), np.intp))
+    paired = Paired(
+        rows, objects, overlaps.ravel(), *owners, found.astype(np.intp), truth.astype(np.intp), crowd.astype(np.bool_)
     )
-    counts = count_errors(image, np.linspace(0.9, 0.5, len(found)).astype(np.float32))
-    return {kind: count for kind, count in zip(KINDS, counts, strict=True) if count}
+    (counts,) = count_errors(paired, scores, 1)
+    return dict(zip(KINDS, counts.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -94,8 +110,7 @@ def test_as_the_paper_says(seed: int, count: int, extra: int) -> None:
             kind = "duplicate" if near >= 0.5 else "both" if far > 0.1 else "background"
         expected[kind] += 1
     expected["missed"] = len(truth) - len(explained)
-    counts = count_errors(ImagePairs(overlaps, truth.category_ids, truth.crowd, found.category_ids), found.scores)
-    assert dict(zip(KINDS, counts, strict=True)) == expected
+    assert counted(overlaps, found.category_ids, truth.category_ids, truth.crowd, found.scores) == expected
 
 
 def test_wrong_detections_are_those_of_the_precision() -> None:

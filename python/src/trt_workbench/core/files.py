@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 from trt_workbench.core.errors import UsageProblem
@@ -230,7 +230,7 @@ def path_within(folder: Path, name: str) -> Path:
     Raises:
         ValueError: the name leads out of the folder by itself, as absolute ones and those with ".." do.
     """
-    inner = PurePosixPath(name)
-    if inner.is_absolute() or ".." in inner.parts or not inner.parts:
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or {"", "."}.issuperset(parts):
         raise ValueError(f"the name {name!r} points outside its folder")
-    return folder / inner
+    return folder / name

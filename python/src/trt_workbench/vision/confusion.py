@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, at_least
-from trt_workbench.vision.error_kinds import KINDS, ImagePairs, count_errors
+from trt_workbench.vision.error_kinds import KINDS, Paired, count_errors
 from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.measure import BOXES
+from trt_workbench.vision.pairs import Spans, pairs_of, portions, take_nearest
 from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
 _MOST_CLASSES: Final = 2000  # of a matrix of all; with more it has those that occur
@@ -57,7 +58,7 @@ def confuse(
     *,
     threshold: float = SCORE_THRESHOLD,
 ) -> Confusion:
-    """Match detections and ground truth image by image.
+    """Match detections and ground truth of each image.
 
     Pairs of one class are matched first, the greatest IoU first; what is left is matched across classes in the same
     way. So the diagonal of the matrix is the sum of the images' true positives. A detection that is left over and lies
@@ -77,59 +78,51 @@ def confuse(
         categories = tuple(category for category in categories if category.id in met)
     ids = np.array([category.id for category in categories], np.int64)
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
-    true_classes, found_classes = (
-        np.searchsorted(ids, truth.category_ids),
-        np.searchsorted(ids, detections.category_ids),
-    )
+    shown = detections.select(np.flatnonzero(at_least(detections.scores, threshold)))
+    found, objects = (Spans.of(one.image_ids, image_ids) for one in (shown, truth))
+    found_classes, true_classes = (np.searchsorted(ids, one.category_ids) for one in (shown, truth))
     background = len(categories)
     matrix = np.zeros((background + 1, background + 1), np.int64)
     counts, errors = np.zeros((len(image_ids), 5), np.int64), np.zeros((len(image_ids), len(KINDS)), np.int64)
-    truth_bounds, found_bounds = _bounds(image_ids, truth.image_ids), _bounds(image_ids, detections.image_ids)
-    for index in range(len(image_ids)):
-        own, found = slice(*truth_bounds[index : index + 2]), slice(*found_bounds[index : index + 2])
-        kept = found.start + np.flatnonzero(at_least(detections.scores[found], threshold))
-        rows, overlaps = np.arange(own.start, own.stop), np.zeros((len(kept), own.stop - own.start))
-        if overlaps.size:
-            overlaps = measure.overlaps(detections, kept, truth, rows)
-        image = ImagePairs(overlaps, true_classes[own], truth.crowd[own], found_classes[kept])
-        errors[index] = count_errors(image, detections.scores[kept])
-        pairs = _match_image(image, background)
-        np.add.at(matrix, (pairs[:, 0], pairs[:, 1]), 1)
-        right = int(np.count_nonzero(pairs[:, 0] == pairs[:, 1]))
-        objects = int(np.count_nonzero(~truth.crowd[own]))
-        wrong = int(np.count_nonzero(pairs[:, 1] != background)) - right
-        counts[index] = (found.stop - found.start, objects, right, wrong, objects - right)
+    counts[:, 0] = Spans.of(detections.image_ids, image_ids).sizes
+    for part in portions(found, objects):
+        mine, theirs = found.part(part), objects.part(part)
+        rows, others = pairs_of(mine, theirs)
+        own, true = slice(mine.first[0], mine.end[-1]), slice(theirs.first[0], theirs.end[-1])
+        paired = Paired(
+            rows - own.start,
+            others - true.start,
+            measure.pair_overlaps(shown, rows, truth, others),
+            mine.owners,
+            theirs.owners,
+            found_classes[own],
+            true_classes[true],
+            truth.crowd[true],
+        )
+        errors[part] = count_errors(paired, shown.scores[own], part.stop - part.start)
+        counts[part, 1:] = _count(paired, matrix, part.stop - part.start)
     return Confusion(threshold, (*(category.name for category in categories), "background"), matrix, counts, errors)
 
 
-def _bounds(image_ids: NDArray[np.int64], owners: NDArray[np.int64]) -> list[int]:
-    """Start of each image's rows among `owners` (ascending), and the end."""
-    return [*np.searchsorted(owners, image_ids, side="left").tolist(), len(owners)]
-
-
-def _match_image(image: ImagePairs, background: int) -> NDArray[np.int64]:
-    """Pairs (ground-truth class, predicted class) [P,2], each object and detection in one; see `confuse`."""
-    overlaps, true_classes, crowd, found_classes = image
-    if not overlaps.size:
-        rows = [(int(label), background) for label in true_classes[~crowd]]
-        rows += [(background, int(label)) for label in found_classes]
-        return np.array(rows, np.int64).reshape(-1, 2)
-    same = image.same
-    near = (overlaps >= IOU_THRESHOLD) & ~crowd[None, :]
-    truth_of = np.full(len(found_classes), -1)
-    taken = np.zeros(len(true_classes), np.bool_)
-    for allowed in (near & same, near & ~same):
-        rows_, columns = np.nonzero(allowed)
-        for place in np.argsort(-overlaps[rows_, columns], kind="stable"):
-            row, column = rows_[place], columns[place]
-            if truth_of[row] < 0 and not taken[column]:
-                truth_of[row], taken[column] = column, True
-    matched = truth_of >= 0
-    alone, missed = ~matched & ~image.in_crowd, ~taken & ~crowd
-    return np.concatenate(
-        [
-            np.stack([true_classes[truth_of[matched]], found_classes[matched]], axis=1),
-            np.stack([np.full(np.count_nonzero(alone), background), found_classes[alone]], axis=1),
-            np.stack([true_classes[missed], np.full(np.count_nonzero(missed), background)], axis=1),
-        ]
+def _count(paired: Paired, matrix: NDArray[np.int64], images: int) -> NDArray[np.int64]:
+    """Add the matches of some images to the matrix; return columns 1 to 4 of `Confusion.counts`. See `confuse`."""
+    background, crowd = len(matrix) - 1, paired.crowd
+    near = (paired.overlaps >= IOU_THRESHOLD) & ~crowd[paired.objects]
+    truth_of, taken = np.full(len(paired.found_classes), -1, np.intp), np.zeros(len(crowd), np.bool_)
+    for allowed in (near & paired.same, near & ~paired.same):
+        left = allowed & (truth_of[paired.rows] < 0) & ~taken[paired.objects]
+        found, objects = take_nearest(paired.rows[left], paired.objects[left], paired.overlaps[left])
+        truth_of[found], taken[objects] = objects, True
+    labels = np.where(truth_of < 0, background, np.append(paired.true_classes, background)[truth_of])
+    counted, missed = (truth_of >= 0) | ~paired.in_crowd, ~taken & ~crowd
+    np.add.at(matrix, (labels[counted], paired.found_classes[counted]), 1)
+    np.add.at(matrix, (paired.true_classes[missed], np.intp(background)), 1)
+    objects, right, all_ = (
+        np.bincount(owners, minlength=images)
+        for owners in (
+            paired.true_images[~crowd],
+            paired.found_images[labels == paired.found_classes],
+            paired.found_images[counted],
+        )
     )
+    return np.stack([objects, right, all_ - right, objects - right], axis=1)

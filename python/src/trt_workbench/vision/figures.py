@@ -75,6 +75,17 @@ class Measure(abc.ABC):
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
         """Return the overlap of some detections with some annotations, float64 [rows, objects]."""
 
+    def pair_overlaps(
+        self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows
+    ) -> NDArray[np.float64]:
+        """Return the overlap of pairs, float64 [P]; in each image every one of some rows is with every object."""
+        ids = found.image_ids[rows]
+        begins, made = np.flatnonzero(ids[1:] != ids[:-1]) + 1, [np.empty(0)]
+        for mine, theirs in zip(np.split(rows, begins), np.split(objects, begins), strict=True):
+            many = int(np.count_nonzero(mine == mine[:1]))
+            made.append(self.overlaps(found, mine[::many], truth, theirs[:many]).ravel() if many else made[0])
+        return np.concatenate(made)
+
     @abc.abstractmethod
     def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> Scores:
         """Return the figures of detections."""

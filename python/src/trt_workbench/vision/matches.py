@@ -8,10 +8,10 @@ resamples together. With every image once it gives hotcoco's figures, which the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,10 @@ from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
 from trt_workbench.vision.federation import FREQUENCIES
 from trt_workbench.vision.measure import BOXES, CocoMeasure
+from trt_workbench.vision.pairs import Spans, Turns, by_value, pairs_of, portions, take_turns
 
 _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
+_LIMITS: Final = np.minimum(_THRESHOLDS, 1 - 1e-10)
 _RECALLS: Final = np.linspace(0.0, 1.0, 101)
 # Square pixels: all, small, medium, large.
 _AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
@@ -125,6 +127,17 @@ class _ClassMatches:
         return Verdicts(self.images[counted], self.scores[counted], right[counted], self.objects[self.wanted[0]])
 
 
+class _Each(NamedTuple):
+    """What counts in each range of areas: detections as wrong, bool [areas, D], and objects, bool [areas, G]."""
+
+    inside: NDArray[np.bool_]
+    wanted: NDArray[np.bool_]
+
+
+def _within(sizes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray((sizes >= _AREAS[:, :1]) & (sizes <= _AREAS[:, 1:]))
+
+
 class CocoMatches:
     """The matches of a run, by category."""
 
@@ -146,9 +159,13 @@ class CocoMatches:
             measure: what is scored.
         """
         detections = measure.scored(truth, detections)
-        self.images, self._figures, areas = len(image_ids), tuple(measure.figures), measure.areas(detections)
+        self.images, self._figures = len(image_ids), tuple(measure.figures)
         self._frequencies = np.array([one.frequency for one in categories])
-        self._classes = [_match(image_ids, truth, one.id, detections, areas, measure) for one in categories]
+        each = _Each(_within(measure.areas(detections)), ~measure.ignored(truth) & _within(truth.areas))
+        rows = (by_value(one.category_ids, [one.id for one in categories]) for one in (truth, detections))
+        self._classes = [
+            _match(image_ids, truth, mine, detections, own, each, measure) for mine, own in zip(*rows, strict=True)
+        ]
         present = [place for place, one in enumerate(self._classes) if one.wanted.any()]
         self._present = np.array(present or [0], np.intp)
 
@@ -209,74 +226,48 @@ class CocoMatches:
 def _match(
     image_ids: NDArray[np.int64],
     truth: GroundTruth,
-    category: int,
+    mine: NDArray[np.intp],
     detections: DetectionTable,
-    all_areas: NDArray[np.float64],
+    own: NDArray[np.intp],
+    each: _Each,
     measure: CocoMeasure,
 ) -> _ClassMatches:
-    """Match the detections of one category."""
-    mine, own = np.flatnonzero(truth.category_ids == category), np.flatnonzero(detections.category_ids == category)
+    """Match the detections of one category, the rows `own`, with its annotations, the rows `mine`."""
     images = np.searchsorted(image_ids, detections.image_ids[own])
     by_image = np.lexsort((-detections.scores[own].astype(np.float64), images))  # stable, as pycocotools sorts
     own, images = own[by_image], images[by_image]
     places = ranks(images)
     own, images, places = (values[places < measure.most] for values in (own, images, places))
-    objects, areas, sizes = np.searchsorted(image_ids, truth.image_ids[mine]), _AREAS[:, :, None], all_areas[own]
-    inside = (sizes >= areas[:, 0]) & (sizes <= areas[:, 1])
-    wanted = ~measure.ignored(truth)[mine] & (truth.areas[mine] >= areas[:, 0]) & (truth.areas[mine] <= areas[:, 1])
-    found: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = {}
-    for image in np.unique(objects):
-        here, there = slice(*np.searchsorted(images, (image, image + 1))), np.flatnonzero(objects == image)
-        if here.start < here.stop:
-            overlaps = measure.overlaps(detections, own[here], truth, mine[there])
-            for place, *hit in _match_image(overlaps, truth.crowd[mine[there]], wanted[:, there]):
-                found[here.start + place] = (hit[0], hit[1])
+    mine = mine[np.argsort(truth.image_ids[mine], kind="stable")]
+    objects = np.searchsorted(image_ids, truth.image_ids[mine])
+    wanted, met, none = each.wanted[:, mine], np.unique(objects), np.empty((0, len(_AREAS), len(_THRESHOLDS)), np.bool_)
+    spans, turns = (Spans.of(images, met), Spans.of(objects, met)), list[Turns]()
+    for part in portions(*spans):
+        rows, others = pairs_of(spans[0].part(part), spans[1].part(part))
+        block = slice(spans[1].first[part][0], spans[1].end[part][-1])
+        overlaps, crowd = measure.pair_overlaps(detections, own[rows], truth, mine[others]), truth.crowd[mine[block]]
+        turns.append(take_turns(rows, others - block.start, overlaps, places, _LIMITS, crowd, wanted.T[block]))
     order = np.lexsort((places, images, -detections.scores[own].astype(np.float64)))
-    matched = np.array([place for place in order if place in found], np.intp)
-    shape = (len(matched), len(_AREAS), len(_THRESHOLDS))
-    hits = np.array([found[place][0] for place in matched], np.bool_).reshape(shape).transpose(1, 2, 0)
-    ignored = np.array([found[place][1] for place in matched], np.bool_).reshape(shape).transpose(1, 2, 0)
+    taken = np.full(len(own), -1, np.intp)
+    known = np.concatenate([np.empty(0, np.intp), *(one.rows for one in turns)])
+    taken[known] = np.arange(len(known))
+    matched = np.flatnonzero(taken[order] >= 0)
+    hits, ignored = (
+        np.concatenate([none, *found])[taken[order[matched]]].transpose(1, 2, 0)
+        for found in ((one.hits for one in turns), (one.ignored for one in turns))
+    )
+    inside = each.inside[:, own[order]]
     return _ClassMatches(
         images[order],
         detections.scores[own][order],
         places[order],
-        inside[:, order],
-        np.argsort(order)[matched],
+        inside,
+        matched,
         hits,
         hits | (~ignored & inside[:, None, matched]),
         objects,
         wanted,
     )
-
-
-def _match_image(
-    overlaps: NDArray[np.float64], crowd: NDArray[np.bool_], wanted: NDArray[np.bool_]
-) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Yield the detections of one image and category that find something, best score first.
-
-    Args:
-        overlaps: float64 [D, G].
-        crowd: bool [G].
-        wanted: bool [areas, G].
-
-    Yields:
-        Its place; by area and threshold, bool [areas, thresholds], whether it finds an object that counts, and whether
-        one that does not.
-    """
-    free = np.ones((len(_AREAS), len(_THRESHOLDS), len(crowd)), np.bool_)
-    limits, places = np.minimum(_THRESHOLDS, 1 - 1e-10)[:, None], np.arange(len(crowd))
-    for detection in np.flatnonzero(overlaps.max(axis=1) >= limits[0]):
-        own = overlaps[detection]
-        candidates = (own >= limits) & (free | crowd)
-        right = candidates & wanted[:, None]
-        hit = right.any(axis=-1)
-        chosen = np.where(hit[..., None], right, candidates)
-        # the largest overlap, and of equal ones the last
-        best = np.lexsort((places, own))
-        last = best[len(crowd) - 1 - np.argmax(chosen[..., best[::-1]], axis=-1)]
-        any_hit = candidates.any(axis=-1)
-        free &= ~(any_hit[..., None] & (places == last[..., None]))
-        yield int(detection), hit, any_hit & ~hit
 
 
 def _accumulate(

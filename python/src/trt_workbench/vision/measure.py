@@ -93,6 +93,18 @@ class BoxMeasure(CocoMeasure):
         """Return the overlap of boxes."""
         return np.asarray(bbox_iou(found.boxes[rows].astype(np.float64), truth.boxes[objects], truth.crowd[objects]))
 
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a box may have any finite number
+    def pair_overlaps(
+        self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows
+    ) -> NDArray[np.float64]:
+        """Return the overlap of pairs of boxes, the same to the last bit as `overlaps`, which has a call an image."""
+        own, theirs = found.boxes[rows].astype(np.float64), truth.boxes[objects]
+        low, high = np.maximum(own[:, :2], theirs[:, :2]), np.minimum(_corner(own), _corner(theirs))
+        sides = high - low
+        shared, area = sides[:, 0] * sides[:, 1], own[:, 2] * own[:, 3]
+        whole = np.where(truth.crowd[objects], area, area + theirs[:, 2] * theirs[:, 3] - shared)
+        return np.where((sides > 0).all(axis=1) & (whole > 0), shared / whole, 0.0)
+
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
         """Return the areas of boxes."""
         sides: NDArray[np.float64] = found.boxes[:, 2:].astype(np.float64).prod(axis=1)
@@ -226,6 +238,11 @@ def _extra(table: DetectionTable | GroundTruth, none: R) -> R:
         return none
     assert isinstance(table.extra, type(none))
     return table.extra
+
+
+def _corner(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the right and lower ends of boxes of x, y, width and height."""
+    return np.asarray(boxes[:, :2] + boxes[:, 2:])
 
 
 def _results(found: DetectionTable, places: Sequence[Rows]) -> NDArray[np.float64]:
