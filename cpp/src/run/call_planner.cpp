@@ -166,8 +166,9 @@ Prepared& CallPlanner::prepare(const Call& call) {
     memory_->leave_lent(*lanes_);
     stage_shape_tensors(call);
     make_key(call);
-    if (last_ == nullptr || key_ != last_key_) { // else the shapes are those of the call before
-        last_ = nullptr;                         // a new entry may evict the last one
+    repeats_ = last_ != nullptr && key_ == last_key_;
+    if (!repeats_) {     // else the shapes are those of the call before
+        last_ = nullptr; // a new entry may evict the last one
         take_shapes(call);
         Prepared& entry = contexts_.entry(key_);
         if (entry.profile < 0) {

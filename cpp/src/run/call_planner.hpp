@@ -19,6 +19,8 @@ public:
 
     /// Checks the call, and puts state and memory in place for it. See Slot::launch for what a refusal leaves.
     Prepared& prepare(const Call& call);
+    /// Whether the call that was prepared last was of the same kind as the one before it.
+    [[nodiscard]] bool repeats() const noexcept { return repeats_; }
     /// Of the call that was prepared last.
     [[nodiscard]] Binding& binding() noexcept { return *binding_; }
     /// The context to launch, with everything bound, of a call without a usable graph.
@@ -53,6 +55,7 @@ private:
     bool reads_host_;       ///< some input is a shape tensor
     CallKey key_;
     CallKey last_key_;
+    bool repeats_ = false;
     Prepared* last_ = nullptr;
     CallKey places_;
     Binding* binding_ = nullptr;

@@ -68,6 +68,7 @@ public:
 
 private:
     void launch(const Call& call, cudaStream_t stream, bool timed);
+    Prepared& plan(const Call& call);
     void start(const Call& call, cudaStream_t stream);
     void follow(const Call& call);
     Execution* set_up(const Call& call, Prepared& entry);
@@ -96,6 +97,8 @@ private:
     CallPlanner planner_; ///< after what its contexts are bound to
 
     std::vector<Shape> output_shapes_; ///< of a call some of whose shapes depend on the data
+    bool outputs_told_ = false;        ///< `memory_.outputs` are of the same kind of call, but for their device memory
+    std::uint64_t told_generation_ = 0;
     bool has_images_ = false;
     bool fused_run_ = false;
     bool in_flight_ = false;
