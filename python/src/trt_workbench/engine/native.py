@@ -5,12 +5,12 @@ No other module imports `trt_workbench_native`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.util
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from trt_workbench.core.errors import ComponentMissing, WorkbenchError, error_kind
@@ -64,19 +64,28 @@ def require(name: str) -> Any:
     return getattr(module, name)
 
 
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
+class _Translated:
+    """A class, as a generator costs a call of an engine a microsecond."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Translate."""
+        if isinstance(error, Exception) and (problem := translation(error)):
+            raise problem from error
+
+
+_TRANSLATED = _Translated()
+
+
+def translated() -> AbstractContextManager[None]:
     """Turn the native core's errors into the workbench's, with the same words.
 
     Raises:
         UsageProblem, ComponentMissing, DeviceFailure, CheckFailed: as the native core raised it.
     """
-    try:
-        yield
-    except Exception as error:
-        if problem := translation(error):
-            raise problem from error
-        raise
+    return _TRANSLATED
 
 
 def translation(error: Exception) -> WorkbenchError | None:
@@ -157,7 +166,7 @@ def open_early(device: int) -> None:
         return
 
     def work() -> None:  # imports nothing: a module that two threads import at once may be seen half made
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             devices(device)
             load(str(folder) if folder else None)
 

@@ -167,13 +167,9 @@ class TrtSession(StateSession):
     ) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
         batch = self._whole(images, more)
-        try:
+        with native.translated():
             images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
             outputs = self._runner.run({self.inputs[0].name: images_of_call, **more})
-        except Exception as error:
-            if problem := native.translation(error):
-                raise problem from error
-            raise
         outputs, count = self._typed(outputs), len(images)
         return {name: array[:count] for name, array in outputs.items()} if len(batch) > count else outputs
 
@@ -194,7 +190,7 @@ class TrtSession(StateSession):
             given = {self.inputs[0].name: images_of_call, **more}
             names = [spec.name for spec in self.outputs]
             boxes, outputs = detector.run(given, outputs=names if with_outputs else [])
-            is_odd = any(one is None for one in boxes[:count])
+            is_odd = None in boxes[:count]
             if is_odd and not with_outputs:
                 _, outputs = detector.run(given, outputs=names)
         kept = {name: array[:count] for name, array in self._typed(outputs).items()}
@@ -298,12 +294,8 @@ class TrtSession(StateSession):
         return self._run(inputs, outputs=[], at={name: index})[name]
 
     def _run(self, inputs: dict[str, NDArray[Any]], **selection: Any) -> dict[str, NDArray[Any]]:
-        try:
+        with native.translated():
             outputs = self._runner.run(inputs, **selection)
-        except Exception as error:
-            if problem := native.translation(error):
-                raise problem from error
-            raise
         return self._typed(outputs)
 
     def _letterbox_spec(self, transform: ImageTransform) -> Any:
