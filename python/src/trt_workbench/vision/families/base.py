@@ -308,7 +308,8 @@ class Family(abc.ABC):
     def restore(self, found: Detections, geometry: Geometry) -> Detections:
         """Map what was found from the model's input to pixels of the image, as the family's own evaluation does."""
         boxes = restore_boxes(found.boxes, geometry, clip=self.clips_boxes, one_ratio=self.one_ratio)
-        return found._replace(boxes=boxes, extra=found.extra and found.extra.restore(found.boxes, geometry))
+        extra = found.extra and found.extra.restore(found.boxes, geometry)
+        return Detections(boxes, found.scores, found.labels, extra)  # `_replace` takes three times as long
 
     def _one_image(self, image: NDArray[np.float32], settings: DecodeSettings) -> Detections:
         found = self._candidates(image, settings.conf)
