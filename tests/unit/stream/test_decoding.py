@@ -171,7 +171,7 @@ def stateless_parts(folder: Path) -> tuple[Any, Any, Decoding]:
 def plain_loop(predictor: Any, join: Any, said: Decoding, frames: Any) -> list[tuple[int, int]]:
     """One stream by itself, written out: what NeMo's greedy loops do."""
     start, step = predictor
-    written, place = [], 0
+    written, place, passed = [], 0, (BLANK, said.unknown)
     with torch.no_grad():
         features, state = start()
         while place < len(frames):
@@ -179,8 +179,8 @@ def plain_loop(predictor: Any, join: Any, said: Decoding, frames: Any) -> list[t
             while True:
                 scores = join(torch.from_numpy(frames[place]), features)
                 token = int(scores[:TOKENS].argmax())
-                skip = said.durations[int(scores[TOKENS:].argmax())] if said.durations else int(token == BLANK)
-                if token != BLANK:
+                skip = said.durations[int(scores[TOKENS:].argmax())] if said.durations else int(token in passed)
+                if token not in passed:
                     written.append((token, place))
                     features, state = step(state, token)
                     symbols += 1
@@ -224,13 +224,16 @@ def in_chunks(decoder: Decoder, frames: list[Any], sizes: Callable[[int, int], i
     return found
 
 
-@pytest.mark.parametrize("kind", ["transducer", "tdt", "stateless"])
+@pytest.mark.parametrize("kind", ["transducer", "tdt", "stateless", "unknown"])
 @pytest.mark.parametrize("backend", ["ort-cpu", "torch"])
 def test_tokens_are_those_of_a_plain_loop(tmp_path: Path, kind: str, backend: str) -> None:
     write_tokens(tmp_path)
     predictor, join, said = (
-        stateless_parts(tmp_path) if kind == "stateless" else lstm_parts(tmp_path, DURATIONS if kind == "tdt" else ())
+        lstm_parts(tmp_path, DURATIONS if kind == "tdt" else ())
+        if kind in ("transducer", "tdt")
+        else stateless_parts(tmp_path)
     )
+    said = said.model_copy(update={"unknown": 2 if kind == "unknown" else None})
     rng = np.random.default_rng(1)
     frames = [3 * rng.standard_normal((length, WIDTH)).astype(np.float32) for length in LENGTHS]
     right = [plain_loop(predictor, join, said, own) for own in frames]

@@ -33,6 +33,7 @@ class Decoding(Strict):
         durations: frames to skip, in the order of the joiner's last scores.
         max_symbols: most tokens of one frame.
         start: tokens before the first one; the blank by default. -1 is none, where the decoder takes that.
+        unknown: number of a token that counts as a blank, such as `<unk>` of icefall's; none by default.
     """
 
     kind: Literal["transducer", "tdt", "ctc"]
@@ -45,14 +46,15 @@ class Decoding(Strict):
     durations: Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(max_length=64)] = ()
     max_symbols: Annotated[int, Field(ge=1, le=1000)] = 10
     start: Annotated[tuple[Annotated[int, Field(ge=-1, le=2**31 - 1)], ...], Field(max_length=64)] = ()
+    unknown: _Token | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         files, joined = (self.decoder, self.joiner), self.kind != "ctc"
         if joined and None in files:
             raise ValueError(f"a {self.kind} needs decoder and joiner")
-        if not joined and (any(files) or self.state or self.start):
-            raise ValueError("ctc has no decoder, joiner, state and start")
+        if not joined and (any(files) or self.state or self.start or self.unknown is not None):
+            raise ValueError("ctc has no decoder, joiner, state, start and unknown")
         for names in ([pair.input for pair in self.state], [pair.output for pair in self.state]):
             if twice := next((name for name in names if names.count(name) > 1), None):
                 raise ValueError(f"state has {twice} twice")

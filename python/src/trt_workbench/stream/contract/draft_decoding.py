@@ -10,7 +10,7 @@ from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 from trt_workbench.stream.contract.model_tensors import ModelTensors, read_tensors
 from trt_workbench.stream.contract.reading import UNDECIDED
-from trt_workbench.stream.decoding.vocabulary import BLANKS, Vocabulary
+from trt_workbench.stream.decoding.vocabulary import BLANKS, UNKNOWN, Vocabulary
 
 _ENCODER = "encoder"
 
@@ -45,8 +45,8 @@ def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
     said["blank"] = _blank(pieces)
     said |= {part: one.name for part, one in files.items()}
     said |= {"state": states} if (states := _states(decoder)) else {"max_symbols": 1}
-    if not states and (start := _start(files["decoder"], decoder, said["blank"])):
-        said["start"] = start
+    if not states:
+        said |= _of_icefall(pieces, _start(files["decoder"], decoder, said["blank"]))
     document |= {"schema_version": 3, "decoding": said}
     return [f"Decoding: {said['kind']} of {files['decoder'].name}, {files['joiner'].name} and {tokens.name}"]
 
@@ -85,6 +85,12 @@ def _states(decoder: ModelTensors) -> list[dict[str, str]]:
             found.append({"output": other, "input": name})
             del left[other]
     return found
+
+
+def _of_icefall(pieces: Mapping[int, str], start: list[int | str]) -> dict[str, Any]:
+    """Return what decoders that take their last tokens do besides: icefall and sherpa-onnx pass over `<unk>`."""
+    unknown = [number for number, piece in pieces.items() if piece == UNKNOWN]
+    return ({"start": start} if start else {}) | ({"unknown": unknown[0]} if unknown else {})
 
 
 def _start(path: Path, decoder: ModelTensors, blank: int | str) -> list[int | str]:

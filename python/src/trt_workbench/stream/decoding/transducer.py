@@ -145,7 +145,7 @@ class Transducer:
 
     def _moved(self, stream: TransducerStream, token: int, duration: int) -> bool:
         """Move a stream on by a step; return whether it wrote a token."""
-        wrote = token != self.said.blank
+        wrote = token not in (self.said.blank, self.said.unknown)
         if wrote:
             stream.written.append(Token(token, stream.frames + stream.place))
             stream.symbols += 1

@@ -16,6 +16,8 @@ _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPECIAL = re.compile(r"<[^>]*>")
 BLANKS = ("<blk>", "<blank>", "<eps>")
 """What blanks are called."""
+UNKNOWN = "<unk>"
+"""Stands for what no piece writes."""
 _MOST_TOKENS = 2**20
 
 
