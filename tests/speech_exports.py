@@ -301,3 +301,130 @@ def zipformer(folder: Path, *, layers: int = 2, left: int = 8, hop: int = 32, ct
 def icefall_ctc(folder: Path, **sizes: int) -> Path:
     """icefall's streaming zipformer with CTC: log-probabilities of tokens."""
     return zipformer(folder, ctc=True, **sizes)
+
+
+class Conformer(nn.Module):  # type: ignore[misc]
+    """Attention over a cache of `left` frames, whose filled part only the number of processed frames says."""
+
+    def __init__(self, layers: int, left: int) -> None:
+        super().__init__()
+        self.left, self.embed, self.out = left, nn.Conv1d(80, WIDTH, 12, 4), nn.Linear(WIDTH, WIDTH)
+        self.keys = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(layers))
+        self.convs = nn.ModuleList(nn.Conv1d(WIDTH, WIDTH, 5, groups=WIDTH) for _ in range(layers))
+
+    def forward(self, x: Any, cached_attn: Any, cached_conv: Any, processed_lens: Any) -> Any:
+        frames = torch.tanh(self.embed(x.transpose(1, 2))).permute(2, 0, 1)  # [T, N, D]
+        unfilled = torch.arange(self.left).flip(0) >= processed_lens.view(-1, 1)
+        hidden = torch.cat([unfilled, torch.zeros(x.shape[0], frames.shape[0], dtype=torch.bool)], 1)
+        held, ends = [], []
+        for layer, (key, conv) in enumerate(zip(self.keys, self.convs, strict=True)):
+            seen = torch.cat([cached_attn[layer], frames])
+            scores = torch.einsum("tnd,snd->nts", key(frames), seen).masked_fill(hidden.unsqueeze(1), -1e4)
+            frames = frames + torch.einsum("nts,snd->tnd", scores.softmax(-1), seen)
+            whole = torch.cat([cached_conv[layer], frames])
+            held, ends = [*held, seen[-self.left :]], [*ends, whole[-4:]]
+            frames = frames + torch.tanh(conv(whole.permute(1, 2, 0))).permute(2, 0, 1)
+        return self.out(frames.transpose(0, 1)), torch.stack(held), torch.stack(ends)
+
+
+def conformer(folder: Path, *, layers: int = 2, left: int = 20, chunk: int = 8) -> Path:
+    """icefall's streaming conformer: windows of 43 frames every 32, the batch in dimension 2, a number to count."""
+    torch.manual_seed(5)
+    inputs = {
+        "x": torch.zeros(1, 4 * chunk + 11, 80),
+        "cached_attn": torch.zeros(layers, left, 1, WIDTH),
+        "cached_conv": torch.zeros(layers, 4, 1, WIDTH),
+        "processed_lens": torch.zeros(1, dtype=torch.int64),
+    }
+    axes = {name: {2 if "cached" in name else 0: "N"} for name in (*inputs, "encoder_out")}
+    axes |= {f"new_{name}": axes[name] for name in ("cached_attn", "cached_conv")}
+    metadata = {
+        "model_type": "conformer",
+        "model_author": "k2-fsa",
+        "pad_length": 11,
+        "decode_chunk_len": 4 * chunk,
+        "cnn_module_kernel": 5,
+        "left_context": left,
+        "chunk_size": chunk,
+        "T": 4 * chunk + 11,
+    }
+    outputs = ["encoder_out", "new_cached_attn", "new_cached_conv"]
+    return export(Conformer(layers, left), folder / "encoder-epoch-9-avg-1.onnx", inputs, outputs, axes, metadata)
+
+
+class WeNet(nn.Module):  # type: ignore[misc]
+    """A conformer with CTC, a cache of keys and values, and places that the caller counts."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.embed, self.places = nn.Conv1d(80, WIDTH, 7, 4), nn.Embedding(50, WIDTH)
+        self.keys = nn.ModuleList(nn.Linear(WIDTH, 2 * WIDTH) for _ in range(layers))
+        self.convs = nn.ModuleList(nn.Conv1d(WIDTH, WIDTH, 5, groups=WIDTH) for _ in range(layers))
+        self.ctc = nn.Linear(WIDTH, TOKENS)
+
+    def forward(self, x: Any, offset: Any, required_cache_size: Any, attn: Any, conv_cache: Any, mask: Any) -> Any:
+        frames = torch.tanh(self.embed((x / 8).transpose(1, 2)).transpose(1, 2))
+        place = offset - required_cache_size + torch.arange(frames.shape[1])
+        frames = frames + self.places(place % 50)
+        held, ends = [], []
+        for layer, (key, conv) in enumerate(zip(self.keys, self.convs, strict=True)):
+            both = torch.cat([attn[layer], key(frames)], 1)
+            keys, values = both.chunk(2, -1)
+            scores = (frames @ keys.transpose(1, 2)).masked_fill(~mask, -1e4)
+            frames = frames + scores.softmax(-1) @ values
+            whole = torch.cat([conv_cache[layer], frames.transpose(1, 2)], 2)
+            held, ends = [*held, both[:, -attn.shape[2] :]], [*ends, whole[:, :, -4:]]
+            frames = frames + torch.tanh(conv(whole)).transpose(1, 2)
+        return self.ctc(8 * frames).log_softmax(-1), torch.stack(held), torch.stack(ends)
+
+
+def wenet(folder: Path, *, layers: int = 2, chunk: int = 16, left: int = 2) -> Path:
+    """WeNet's encoder by sherpa-onnx's script, which calls three sizes T."""
+    torch.manual_seed(6)
+    held, window = chunk * left, 4 * (chunk - 1) + 7
+    inputs = {
+        "x": torch.rand(1, window, 80),
+        "offset": torch.tensor([held]),
+        "required_cache_size": torch.tensor([held]),
+        "attn_cache": torch.zeros(layers, 1, held, 2 * WIDTH),
+        "conv_cache": torch.zeros(layers, 1, WIDTH, 4),
+        "attn_mask": torch.arange(held + chunk).view(1, 1, -1) >= held,
+    }
+    axes = {"x": {0: "N", 1: "T"}, "attn_cache": {2: "T"}, "attn_mask": {2: "T"}, "log_probs": {0: "N"}}
+    metadata = {
+        "model_type": "wenet_ctc",
+        "model_author": "wenet",
+        "chunk_size": chunk,
+        "left_chunks": left,
+        "right_context": 6,
+        "subsampling_factor": 4,
+        "vocab_size": TOKENS,
+    }
+    outputs = ["log_probs", "next_att_cache", "next_conv_cache"]
+    return export(WeNet(layers), folder / "model-streaming.onnx", inputs, outputs, axes, metadata)
+
+
+class Tone(nn.Module):  # type: ignore[misc]
+    """A recurrence over ten parts of 300 ms of samples, whose state is float16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part, self.cell, self.out = nn.Linear(240, WIDTH), nn.Linear(2 * WIDTH, WIDTH), nn.Linear(WIDTH, TOKENS)
+
+    def forward(self, signal: Any, state: Any) -> Any:
+        parts = torch.tanh(self.part(signal.to(torch.float32).view(signal.shape[0], 10, 240) / 4096))
+        held, found = state.to(torch.float32), []
+        for place in range(10):
+            held = torch.tanh(self.cell(torch.cat([parts[:, place], held], 1)))
+            found.append(self.out(held).log_softmax(-1))
+        return torch.stack(found, 1), held.to(torch.float16)
+
+
+def tone(folder: Path) -> Path:
+    """T-one: 300 ms of 8-kHz samples as int32, CTC."""
+    torch.manual_seed(7)
+    inputs = {"signal": torch.zeros(2, 2400, 1, dtype=torch.int32), "state": torch.zeros(2, WIDTH, dtype=torch.float16)}
+    outputs = ["logprobs", "state_next"]
+    axes = {name: {0: "batch_size"} for name in (*inputs, *outputs)}
+    metadata = {"model_type": "t-one", "sample_rate": 8000, "frame_length_ms": 300, "state_dim": WIDTH}
+    return export(Tone(), folder / "model.onnx", inputs, outputs, axes, metadata)

@@ -16,6 +16,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.stream.audio import AUDIO_SUFFIXES, read_audio
 from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.feeding import holds_samples, noise
 from trt_workbench.stream.contract.front_ends import front_end
 from trt_workbench.stream.contract.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
 from trt_workbench.stream.contract.parts import Signal
@@ -119,14 +120,9 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
             f"A stream of {frames} frames needs more memory than the limit for random input; pass fewer --chunks."
         )
     if source == RANDOM:
-        if _dtype(contract).kind not in "fV":
-            raise UsageProblem(
-                f"A random signal is one of real numbers, {contract.signal[0]} is {_dtype(contract)}; pass one with "
-                "--input FILE.npy."
-            )
         shape = _shape(contract, frames)
         drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
-        return StreamInput(drawn.astype(_dtype(contract)), {"kind": RANDOM, "seed": seed})
+        return StreamInput(noise(contract, drawn), {"kind": RANDOM, "seed": seed})
     if source == CODE:
         samples = code_audio(-(-frames * HOP // SYMBOL_SAMPLES), seed).samples
         return StreamInput(
@@ -228,11 +224,15 @@ def signal_of_audio(
     others = [axis for axis in range(len(shape)) if axis not in (signal.time_axis, signal.batch_axis)]
     size = math.prod(shape[axis] for axis in others)
     seconds = said.frame_seconds or 1 / wanted
-    if said.features and rate == SAMPLE_RATE and abs(seconds * rate - HOP) < 1e-6:
+    dtype = _dtype(contract)
+    real, one_axis = dtype.kind in "fV", sum(shape[axis] > 1 for axis in others) <= 1
+    mels = real and rate == SAMPLE_RATE and abs(seconds * rate - HOP) < 1e-6
+    if mels and said.features:
         found = front_end(said.features, samples[: frames * HOP], size).T
-    elif abs(seconds * wanted - size) < 1e-6 and sum(shape[axis] > 1 for axis in others) <= 1:
+    elif (real or holds_samples(contract)) and one_axis and abs(seconds * wanted - size) < 1e-6:
         found = samples[: len(samples) // size * size].reshape(-1, size)[:frames]
-    elif [shape[axis] for axis in others] == [BINS] and rate == SAMPLE_RATE and abs(seconds * rate - HOP) < 1e-6:
+        found = found if real else np.rint(found * np.float32(2**15))  # as 16-bit PCM
+    elif mels and [shape[axis] for axis in others] == [BINS]:
         found = log_mel(samples[: frames * HOP]).T
     else:
         raise UsageProblem(
@@ -246,7 +246,7 @@ def signal_of_audio(
     found = np.moveaxis(found.reshape(len(found), *(shape[axis] for axis in others)), 0, _place(signal))
     if signal.batch_axis is not None:
         found = np.repeat(np.expand_dims(found, signal.batch_axis), shape[signal.batch_axis], signal.batch_axis)
-    return found.astype(_dtype(contract))
+    return found.astype(dtype)
 
 
 def _place(signal: Signal) -> int:

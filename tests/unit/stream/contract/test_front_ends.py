@@ -10,7 +10,7 @@ from tests.unit.stream.test_stream_input import write_wav
 
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.feeding import normalize
-from trt_workbench.stream.contract.front_ends import front_end
+from trt_workbench.stream.contract.front_ends import SILENCE, front_end
 from trt_workbench.stream.input import code_audio, open_stream
 
 # Of kaldi-native-fbank 1.23.0 with snip_edges off, no dither and high_freq -400: BANDS of FRAMES of AUDIO.
@@ -25,10 +25,29 @@ KALDI = [
 ]
 
 
-def test_kaldis_bands() -> None:
-    found = front_end("kaldi", AUDIO, 80)
-    assert (found.shape, found.dtype) == ((80, 113), np.float32)
-    assert np.abs(found[np.ix_(BANDS, FRAMES)].T - KALDI).max() < 1e-3  # kaldi's own sums are float32
+# The same of numbers of 16 bits with snip_edges and high_freq 0, as torchaudio has them.
+WENET = [
+    [6.2278, 14.1156, 15.4113, 17.8169, 18.1702],
+    [7.3725, 12.2707, 15.2495, 17.8455, 18.4655],
+    [6.9853, 11.5018, 14.8436, 16.9082, 18.7337],
+    [8.8373, 12.5463, 13.9847, 17.9541, 18.3067],
+    [10.3096, 15.2417, 13.0042, 16.8587, 18.1255],
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "frames", "right"), [("kaldi", FRAMES, KALDI), ("wenet", (0, 1, 56, 109, 110), WENET)]
+)
+def test_kaldis_bands(kind: str, frames: tuple[int, ...], right: list[list[float]]) -> None:
+    found = front_end(kind, AUDIO, 80)
+    assert (found.shape, found.dtype) == ((80, frames[-1] + 1), np.float32)
+    assert np.abs(found[np.ix_(BANDS, frames)].T - right).max() < 1e-3  # kaldi's own sums are float32
+
+
+@pytest.mark.parametrize("kind", SILENCE)
+def test_silence_is_what_padding_is(kind: str) -> None:
+    found = front_end(kind, np.zeros(1600, np.float32), 80)
+    assert np.abs(found - SILENCE[kind]).max() < 1e-5
 
 
 @pytest.mark.parametrize("bins", [80, 128])
@@ -52,11 +71,12 @@ def test_nemos_bands() -> None:
     assert np.abs(given["input_features"][0, :count].numpy().T - found).max() < 1e-3
 
 
-@pytest.mark.parametrize("kind", ["kaldi", "nemo", "whisper"])
+@pytest.mark.parametrize("kind", ["kaldi", "wenet", "nemo", "whisper"])
 @pytest.mark.parametrize("count", [0, 160, 161, 399, 1600])
 def test_short_audio_has_its_frames(kind: str, count: int) -> None:
     found = front_end(kind, AUDIO[:count], 40)
-    assert found.shape == (40, (count + 80) // 160 if kind == "kaldi" else count // 160)
+    whole = (count - 400) // 160 + 1 if count >= 400 else 0
+    assert found.shape == (40, {"kaldi": (count + 80) // 160, "wenet": whole}.get(kind, count // 160))
     assert np.isfinite(found).all()
 
 

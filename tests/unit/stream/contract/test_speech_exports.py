@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
-from tests.speech_exports import PROMPTS, nemotron, parakeet_tdt, parakeet_unified, zipformer
+from tests.speech_exports import (
+    PROMPTS,
+    conformer,
+    nemotron,
+    parakeet_tdt,
+    parakeet_unified,
+    tone,
+    wenet,
+    zipformer,
+)
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.texts import held, refused
 from tests.unit.stream.evaluation import evaluated
@@ -24,7 +33,7 @@ from trt_workbench.stream.check.trial import ContractTrial
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import read_tensors
 from trt_workbench.stream.contract.reading import read_contract
-from trt_workbench.stream.input import code_audio
+from trt_workbench.stream.input import code_audio, open_stream, signal_of_audio
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
 from trt_workbench.stream.settings import StreamSettings
@@ -36,6 +45,9 @@ EXPORTS: dict[str, tuple[Callable[[Path], Path], tuple[object, ...], dict[str, A
     "parakeet-unified": (parakeet_unified, (), {}),
     "parakeet-tdt": (parakeet_tdt, ("--first", 400), {}),
     "zipformer": (zipformer, (), {}),
+    "conformer": (conformer, (), {}),
+    "wenet": (wenet, (), {}),
+    "t-one": (tone, (), {}),
 }
 
 
@@ -229,6 +241,28 @@ def test_a_transducer_is_drafted_whole_and_transcribes(name: str, kind: str, fro
     lines = [json.loads(line) for line in (tmp_path / "run" / "transcripts.jsonl").read_text().splitlines()]
     assert len({line["found"]["fp32"] for line in lines}) == 1
     assert lines[0]["found"]["fp32"]
+
+
+def test_a_conformer_is_told_how_much_was_processed(exported: dict[str, Path], tmp_path: Path) -> None:
+    """As icefall's loop does it: frames before the window, by the subsampling."""
+    path, *_ = drafted(exported["conformer"], tmp_path, "conformer")
+    contract = read_contract(path, read_tensors(exported["conformer"]))
+    frames = 43 + 3 * 32
+    signal = np.zeros((1, frames, 80), np.float32)
+    fed = [contract.feed(chunk, signal, contract.chunk_values(chunk)) for chunk in contract.chunks(frames)]
+    assert [one["processed_lens"].tolist() for one in fed] == [[0], [8], [16], [24]]
+
+
+def test_samples_of_whole_numbers_are_those_of_the_file(exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported["t-one"], tmp_path, "t-one")
+    contract = read_contract(path, read_tensors(exported["t-one"]))
+    whole = np.array([0, 1, -1, 32767, -32768, 12345], np.int16)
+    found = signal_of_audio(contract, whole.astype(np.float32) / np.float32(2**15), 8000, "a file", 10)
+    assert found.dtype == np.int32
+    assert found.ravel().tolist() == whole.tolist()
+    tokens = contract.model_copy(update={"chunking": contract.chunking.model_copy(update={"sample_rate": None})})
+    with refused(UsageProblem):
+        open_stream(tokens, "random", 10, 0)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Expression
-from trt_workbench.stream.contract.feeding import fitted
+from trt_workbench.stream.contract.feeding import fitted, noise
 from trt_workbench.stream.contract.parts import Chunk
 from trt_workbench.stream.settings import MOST_STREAMS
 
@@ -102,13 +102,10 @@ class Stepper:
             )
         if self._given is not None:
             return self._from_given(name, shape, tensor.time_axis, axis, stream)
-        dtype = numpy_dtype(tensor.dtype)
-        if dtype.kind not in "fV":
-            raise UsageProblem(f"A random signal is one of real numbers, {name} is {dtype}; pass one with --input.")
         if axis is None:
-            return self._drawn(shape, stream).astype(dtype)
+            return noise(self.contract, self._drawn(shape, stream))
         row = [1 if place == axis else size for place, size in enumerate(shape)]
-        return np.concatenate([self._drawn(row, stream + index) for index in range(count)], axis).astype(dtype)
+        return noise(self.contract, np.concatenate([self._drawn(row, stream + index) for index in range(count)], axis))
 
     def _drawn(self, shape: Sequence[int], stream: int) -> NDArray[np.float32]:
         # frame by frame in time, so that a longer signal begins like a shorter one

@@ -19,6 +19,7 @@ from trt_workbench.stream.contract.exporters import (
     same_batch,
     subsampling,
     with_one_batch,
+    with_sizes,
 )
 from trt_workbench.stream.contract.expressions import RESERVED
 from trt_workbench.stream.contract.graph import StreamGraph
@@ -54,7 +55,12 @@ def draft(
 
 class _Draft:
     def __init__(self, model: ModelTensors, known: Known, graph: StreamGraph | None) -> None:
+        self._counted = counted_of(model)
         aliases, model = same_batch(model), with_one_batch(model)
+        if self._counted:
+            model = with_sizes(model, self._counted.sizes)
+            if graph:
+                graph.fix(self._counted.sizes)
         self._model, self._known = model, known
         self._stream = stream = DraftedStream(model, known, graph, aliases)
         self.notes = list(stream.notes)
@@ -66,7 +72,6 @@ class _Draft:
                 f"--batch {most} is not possible: the model takes one stream, as the first dimension of "
                 f"{self._signal.name if self._signal else ''} says; export it with a dynamic one."
             )
-        self._counted = counted_of(model)
         if self._counted:
             self.notes.append(self._counted.note)
         self._recurrent = graph.recurrent() if graph else []
@@ -305,18 +310,25 @@ class _Draft:
             frames = "all frames of a chunk" if over == "window" else "the frames of an utterance"
             self.notes.append(f"Features: normalised over {frames} (normalize_type of the model's metadata)")
             found["normalize"] = over
-        if self._signal and len(self._signal.shape or ()) == 3 and (front := front_end_of(self._model.metadata)):
-            self.notes.append(f"Features: {front}, every 10 ms at 16 kHz (who wrote the model's metadata)")
-            found |= {"features": front, "sample_rate": 16_000, "frame_seconds": 0.01}
+        if front := self._front_end():
+            words, keys = front
+            self.notes.append(f"{'Features' if 'features' in keys else 'Frames'}: {words} (the model's metadata)")
+            found |= keys
         if self._recurrent and self._stream.pairs:
             found["memory"] = {"kind": "infinite"}
         return found
 
+    def _front_end(self) -> tuple[str, dict[str, Any]] | None:
+        """Return what frames are made of, where the signal has one dimension besides streams and frames."""
+        shape = (self._signal.shape or ()) if self._signal else ()
+        others = [dim for axis, dim in enumerate(shape) if axis not in (self._time, self._stream.batch_axis)]
+        size = others[0] if len(shape) == 3 and len(others) == 1 else None
+        return front_end_of(self._model.metadata, size) if isinstance(size, int) else None
+
     def _profile(self) -> dict[str, Any]:
         ranges: dict[str, Any] = {}
         sizes = [size for size in self._stream.sizes if size is not None]
-        held = {**self._fixed, **(self._counted.sizes if self._counted else {})}
-        sizes_of = {self._spelled[name]: size for name, size in held.items() if name in self._spelled}
+        sizes_of = {self._spelled[name]: size for name, size in self._fixed.items() if name in self._spelled}
         for symbol, rule in self._symbols.items():
             if rule is not None:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ _USUAL_FEATURES = frozenset((23, 40, 64, 80, 83, 120, 128, 129, 161, 201, 257, 3
 # Chunk sizes beyond its own at which output sizes are inspected.
 _BEYOND = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 40, 80, 160, 320)
 _LARGEST_STRIDE = 64
+# What was processed is no length of what comes.
+_LENGTH = re.compile(r"^(?!.*processed).*len")
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class DraftedStream:
         self.pairs, self.open_ones = self._states()
         left = [one for name, one in model.inputs.items() if name not in self.pairs and name not in self.open_ones]
         self.signal = self._find_signal(left)
-        lengths = [one.name for one in left if one.dtype in WHOLE and "len" in one.name.lower()]
+        lengths = [one.name for one in left if one.dtype in WHOLE and _LENGTH.search(one.name.lower())]
         # one of several is the length of a cache, as which the signal's would be wrong
         self.length = lengths[0] if self.signal and len(lengths) == 1 and self.signal.name != lengths[0] else None
         self._shape = (self.signal.shape or ()) if self.signal else ()
@@ -207,6 +210,7 @@ class DraftedStream:
                 "the others have usual numbers of features",
                 [axis for axis in axes if axis not in summed | parts | features],
             ),
+            ("the others have one entry", [axis for axis in axes if self._shape[axis] != 1]),
         ):
             if len(left) == 1:
                 self.notes.append(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trt_workbench.model.facts import ModelTensor
+from trt_workbench.stream.contract.front_ends import SILENCE
 from trt_workbench.stream.contract.model_tensors import ModelTensors
 
 # icefall, NeMo for sherpa-onnx, WeNet: frames of a chunk, and what the number of new ones is a product of.
@@ -19,6 +20,9 @@ _CHUNK_KEYS = (
     ("window_size", ("chunk_shift",)),
     ("decoding_window", ("chunk_size", "subsampling_rate")),
 )
+# Of WeNet's script and of sherpa-onnx's for the same encoders: cache, mask, and the key of the subsampling.
+_WENET = (("att_cache", "att_mask", "subsampling_rate"), ("attn_cache", "attn_mask", "subsampling_factor"))
+_PROCESSED = "processed_lens"
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,25 @@ def chunk_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
             frames, *others = (number or 0 for number in numbers)
             hop = math.prod(others)
             return ChunkKeys(frames, hop, ", ".join((size, *factors))) if 0 < hop <= frames else None
-    return None
+    return _window_of(metadata) or _samples_of(metadata)
+
+
+def _window_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
+    """Return the chunk of WeNet's encoders where the window is not said but follows."""
+    keys = ("chunk_size", "subsampling_factor", "right_context")
+    count, rate, right = (_number(metadata, key) for key in keys)
+    if not count or not rate or right is None or "left_chunks" not in metadata:
+        return None
+    return ChunkKeys((count - 1) * rate + right + 1, count * rate, ", ".join(keys))
+
+
+def _samples_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
+    """Return the chunk of T-one, which takes samples."""
+    keys = ("sample_rate", "frame_length_ms")
+    rate, length = (_number(metadata, key) for key in keys)
+    if metadata.get("model_type") != "t-one" or not rate or not length or rate * length % 1000:
+        return None
+    return ChunkKeys(rate * length // 1000, rate * length // 1000, ", ".join(keys))
 
 
 def _buffered(metadata: Mapping[str, str]) -> ChunkKeys | None:
@@ -69,39 +91,84 @@ class Counted:
 
     Attributes:
         roles: keys of the inputs' entries in a contract.
-        sizes: by what the model calls a dimension.
+        sizes: of inputs, by axis; exporters give several of them one name.
         note: what was concluded.
     """
 
     roles: Mapping[str, Mapping[str, Any]]
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, Mapping[int, int]]
     note: str
 
 
 def counted_of(model: ModelTensors) -> Counted | None:
-    """Return what WeNet's caller keeps for an encoder with a cache of so many chunks; None of another model.
+    """Return what the caller keeps of WeNet's encoders and of icefall's conformer; None of another model."""
+    return _processed(model) if _PROCESSED in model.inputs else _cached(model)
+
+
+def _processed(model: ModelTensors) -> Counted | None:
+    """Return the counter of a conformer whose cache does not say how much of it holds something."""
+    keys = ("decode_chunk_len", "chunk_size")
+    hop, count = (_number(model.metadata, key) for key in keys)
+    if not hop or not count or hop % count or f"new_{_PROCESSED}" in model.outputs:
+        return None
+    role = {"role": "counter", "value": f"(start - left_context) // {hop // count}"}
+    return Counted({_PROCESSED: role}, {}, f"Counted by the caller: {_PROCESSED} ({_listed(keys)})")
+
+
+def _cached(model: ModelTensors) -> Counted | None:
+    """Return what WeNet's caller keeps for an encoder with a cache of so many chunks.
 
     The cache has one size from the first chunk on, and the mask says how much of it holds something.
     """
-    keys = ("chunk_size", "left_chunks", "subsampling_rate")
-    numbers = [_number(model.metadata, key) for key in keys]
-    mask, cache = model.inputs.get("att_mask"), model.inputs.get("att_cache")
-    if None in numbers or 0 in numbers or not {"offset", "required_cache_size"} <= model.inputs.keys():
-        return None
-    if mask is None or cache is None or len(mask.shape or ()) != 3 or len(cache.shape or ()) != 4:
-        return None
-    chunk, left, rate = (number or 0 for number in numbers)
-    held = chunk * left
-    sizes = {(mask.shape or ())[2]: held + chunk, (cache.shape or ())[2]: held}
-    return Counted(
+    for cache, mask, rate_key in _WENET:
+        keys = ("chunk_size", "left_chunks", rate_key)
+        chunk, left, rate = (_number(model.metadata, key) for key in keys)
+        shapes = [model.inputs[name].shape or () for name in (cache, mask) if name in model.inputs]
+        if not chunk or not left or not rate or [len(shape) for shape in shapes] != [4, 3]:
+            continue
+        if not {"offset", "required_cache_size"} <= model.inputs.keys():
+            continue
+        held = chunk * left
+        signals = [name for name, one in model.inputs.items() if len(one.shape or ()) == 3 and name != mask]
+        exported = chunk_of(model.metadata)
+        # the cache has no place for several streams, and the mask none for other chunks
+        window = {0: 1, 1: exported.frames} if exported else {0: 1}
+        return Counted(
+            {
+                "offset": {"role": "counter", "value": f"{held} + start // {rate}"},
+                "required_cache_size": {"role": "constant", "value": held},
+                mask: {"role": "mask", "axis": 2, "valid": f"min(start // {rate}, {held}) + {chunk}"},
+            },
+            {cache: {2: held}, mask: {2: held + chunk}, **dict.fromkeys(signals, window)},
+            f"Counted by the caller: offset, required_cache_size and {mask} ({_listed(keys)})",
+        )
+    return None
+
+
+def with_sizes(model: ModelTensors, sizes: Mapping[str, Mapping[int, int | str]]) -> ModelTensors:
+    """Return tensors whose inputs have other sizes, by name and axis."""
+
+    def sized(one: ModelTensor) -> ModelTensor:
+        own = sizes.get(one.name, {})
+        return replace(one, shape=tuple(own.get(axis, dim) for axis, dim in enumerate(one.shape or ()))) if own else one
+
+    return replace(model, inputs={name: sized(one) for name, one in model.inputs.items()})
+
+
+def with_own_names(model: ModelTensors) -> ModelTensors:
+    """Return tensors whose inputs share no names where their caller gives them several sizes: WeNet's are all T."""
+    counted = counted_of(model)
+    return with_sizes(
+        model,
         {
-            "offset": {"role": "counter", "value": f"{held} + start // {rate}"},
-            "required_cache_size": {"role": "constant", "value": held},
-            "att_mask": {"role": "mask", "axis": 2, "valid": f"min(start // {rate}, {held}) + {chunk}"},
+            name: {axis: f"{name}_{axis}" for axis in axes if isinstance((model.inputs[name].shape or ())[axis], str)}
+            for name, axes in (counted.sizes if counted else {}).items()
         },
-        {name: size for name, size in sizes.items() if isinstance(name, str)},
-        f"Counted by the caller: offset, required_cache_size and att_mask ({', '.join(keys)} of the model's metadata)",
     )
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return f"{', '.join(keys)} of the model's metadata"
 
 
 def _number(metadata: Mapping[str, str], key: str) -> int | None:
@@ -169,11 +236,24 @@ def _values(text: str) -> dict[str, int]:
     return {str(name): value for name, value in said.items() if type(value) is int and abs(value) < 2**31}
 
 
-def front_end_of(metadata: Mapping[str, str]) -> str | None:
-    """Return the front end of an exporter's models, which take a frame every 10 ms at 16 kHz."""
-    if metadata.get("model_author") == "k2-fsa":
-        return "kaldi"
-    return "nemo" if "normalize_type" in metadata else None
+def front_end_of(metadata: Mapping[str, str], features: int) -> tuple[str, dict[str, Any]] | None:
+    """Return what frames are made of, and what chunking says of it: an exporter's front end, or samples.
+
+    Args:
+        metadata: of the model.
+        features: of a frame; 1 of a sample.
+    """
+    if features == 1 and (rate := _number(metadata, "sample_rate")):
+        return f"samples at {rate / 1000:g} kHz", {"sample_rate": rate, "frame_seconds": 1 / rate}
+    author = metadata.get("model_author")
+    wenet = author == "wenet" or "decoding_window" in metadata
+    kind = "wenet" if wenet else "kaldi" if author == "k2-fsa" else "nemo" if "normalize_type" in metadata else None
+    if kind is None:
+        return None
+    # features that are normalised have the mean 0
+    silence = {} if metadata.get("normalize_type") else {"left_fill": round(SILENCE[kind], 4)}
+    words = f"{kind}, every 10 ms at 16 kHz" + (f", padded with silence ({silence['left_fill']})" if silence else "")
+    return words, {"features": kind, "sample_rate": 16_000, "frame_seconds": 0.01, **silence}
 
 
 def subsampling(metadata: Mapping[str, str]) -> int | None:

@@ -84,6 +84,30 @@ def chunk_inputs(
     return found
 
 
+def holds_samples(contract: Contract) -> bool:
+    """Whether the signal is one of whole numbers, each of which is a sample of 16 bits."""
+    rate, seconds = contract.chunking.sample_rate, contract.chunking.frame_seconds
+    whole = contract.signal[1].dtype in ("int32", "int64")
+    return whole and rate is not None and (seconds is None or abs(seconds * rate - 1) < 1e-6)
+
+
+def noise(contract: Contract, drawn: NDArray[np.float32]) -> NDArray[Any]:
+    """Return a signal of drawn numbers, whose deviation is 1: themselves, or samples that are not loud.
+
+    Raises:
+        UsageProblem: the signal is one of other whole numbers.
+    """
+    name, tensor = contract.signal
+    if numpy_dtype(tensor.dtype).kind not in "fV":
+        if not holds_samples(contract):
+            raise UsageProblem(
+                f"A random signal is one of real numbers or samples, {name} is {tensor.dtype}; pass one with --input."
+            )
+        drawn = np.rint(drawn * _SAMPLES)
+    return drawn.astype(numpy_dtype(tensor.dtype))
+
+
+_SAMPLES = np.float32(2**12)
 # NeMo's
 _LEAST_DEVIATION = 1e-5
 

@@ -1,4 +1,4 @@
-"""Features of 16 kHz audio as other projects' encoders take them: kaldi's, NeMo's and Whisper's log-mel bands.
+"""Features of 16 kHz audio as other projects' encoders take them: log-mel bands of kaldi, WeNet, NeMo and Whisper.
 
 None is scaled by a whole utterance except Whisper's, whose bands end 80 dB below the loudest: `chunking.normalize` says
 what NeMo does after it. Equal to kaldi-native-fbank, and to the feature extractors of transformers, up to rounding.
@@ -7,6 +7,7 @@ what NeMo does after it. Equal to kaldi-native-fbank, and to the feature extract
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,10 @@ from trt_workbench.stream.contract.log_mel import HOP, PREEMPHASIS, SAMPLE_RATE,
 Floats = NDArray[np.float32]
 _KALDI_FFT, _NEMO_FFT, _WHISPER_FFT = 512, 512, 400
 _NEMO_FLOOR = 2.0**-24
+_KALDI_FLOOR = float(np.finfo(np.float32).eps)
+_ICEFALL_HIGH = SAMPLE_RATE / 2 - 400
+SILENCE = {"kaldi": math.log(_KALDI_FLOOR), "wenet": math.log(_KALDI_FLOOR), "nemo": math.log(_NEMO_FLOOR)}
+"""What a feature of silence is."""
 _BLOCK = 1000
 
 
@@ -24,7 +29,7 @@ def front_end(kind: str, samples: Floats, bins: int) -> Floats:
     """Return the features of audio, [bins, frames], one every 10 ms.
 
     Args:
-        kind: `kaldi`, `nemo` or `whisper`.
+        kind: `kaldi`, `wenet`, `nemo` or `whisper`.
         samples: [N], between -1 and 1.
         bins: mel bands.
     """
@@ -38,6 +43,19 @@ def _kaldi(samples: Floats, bins: int) -> Floats:
     mirrored = np.pad(samples, edge, mode="symmetric") if len(samples) >= edge else _mirrored(samples, edge)
     first = edge + HOP // 2 - WINDOW // 2
     frames = np.lib.stride_tricks.sliding_window_view(mirrored, WINDOW)[first::HOP][:count]
+    return _bands(frames, _kaldi_filters(bins, _ICEFALL_HIGH))
+
+
+def _wenet(samples: Floats, bins: int) -> Floats:
+    """Kaldi's of numbers of 16 bits, whole windows alone, up to 8 kHz: what torchaudio gives WeNet."""
+    if len(samples) < WINDOW:
+        return np.zeros((bins, 0), np.float32)
+    frames = np.lib.stride_tricks.sliding_window_view(samples * np.float32(2**15), WINDOW)[::HOP]
+    return _bands(frames, _kaldi_filters(bins, SAMPLE_RATE / 2))
+
+
+def _bands(frames: Floats, filters: NDArray[np.float64]) -> Floats:
+    """Return kaldi's log energies of windows, [bins, frames]."""
     window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / (WINDOW - 1))) ** 0.85
 
     def prepared(some: Floats) -> NDArray[np.float64]:
@@ -45,8 +63,8 @@ def _kaldi(samples: Floats, bins: int) -> Floats:
         before = np.concatenate([still[:, :1], still[:, :-1]], 1)
         return np.asarray((still - PREEMPHASIS * before) * window)
 
-    energy = _energies(frames, prepared, _KALDI_FFT, _kaldi_filters(bins))
-    return np.log(np.maximum(energy, np.finfo(np.float32).eps)).astype(np.float32)
+    energy = _energies(frames, prepared, _KALDI_FFT, filters)
+    return np.log(np.maximum(energy, _KALDI_FLOOR)).astype(np.float32)
 
 
 def _mirrored(samples: Floats, edge: int) -> Floats:
@@ -92,12 +110,12 @@ def _energies(
 
 
 @functools.cache
-def _kaldi_filters(bins: int) -> NDArray[np.float64]:
+def _kaldi_filters(bins: int, high: float) -> NDArray[np.float64]:
     """Return the weights of kaldi's bands, triangles on the mel scale, [bins, 257]; the last bin has none."""
-    edges = np.linspace(_mel(20.0), _mel(SAMPLE_RATE / 2 - 400), bins + 2)
+    edges = np.linspace(_mel(20.0), _mel(high), bins + 2)
     places = _mel(np.arange(_KALDI_FFT // 2) * SAMPLE_RATE / _KALDI_FFT)
-    low, centre, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    inside = np.clip(np.minimum((places - low) / (centre - low), (high - places) / (high - centre)), 0, None)
+    low, centre, top = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    inside = np.clip(np.minimum((places - low) / (centre - low), (top - places) / (top - centre)), 0, None)
     return np.pad(inside, ((0, 0), (0, 1)))
 
 
@@ -105,4 +123,9 @@ def _mel(hertz: float | NDArray[np.float64]) -> NDArray[np.float64]:
     return 1127 * np.log1p(np.asarray(hertz) / 700)
 
 
-_FRONT_ENDS: dict[str, Callable[[Floats, int], Floats]] = {"kaldi": _kaldi, "nemo": _nemo, "whisper": _whisper}
+_FRONT_ENDS: dict[str, Callable[[Floats, int], Floats]] = {
+    "kaldi": _kaldi,
+    "wenet": _wenet,
+    "nemo": _nemo,
+    "whisper": _whisper,
+}

@@ -42,8 +42,13 @@ class StreamGraph:
         """Take a model's graph."""
         self._source, self._model = source, onnx.ModelProto()
         self._session: Session | None = None
+        self._fixed: Mapping[str, Mapping[int, int]] = {}
         self._model.CopyFrom(source.proto)
         del self._model.graph.value_info[:]
+
+    def fix(self, sizes: Mapping[str, Mapping[int, int]]) -> None:
+        """Give inputs sizes by axis, whatever the model calls them."""
+        self._fixed = sizes
 
     def output_shapes(self, sizes: Mapping[str, int], lengths: Mapping[str, int] | None = None) -> dict[str, Shape]:
         """Return the shapes of the outputs where dimensions of inputs have sizes, by what a model calls them.
@@ -63,7 +68,9 @@ class StreamGraph:
     def _ran(self, sizes: Mapping[str, int], lengths: Mapping[str, int]) -> dict[str, Shape]:
         feed = {}
         for tensor in self._source.facts.inputs:
-            shape = [size if isinstance(size, int) else sizes.get(size or "", 0) for size in tensor.shape or ()]
+            fixed = self._fixed.get(tensor.name, {})
+            named = [size if isinstance(size, int) else sizes.get(size or "", 0) for size in tensor.shape or ()]
+            shape = [fixed.get(axis, size) for axis, size in enumerate(named)]
             if tensor.shape is None or 0 in shape or math.prod(shape) > _MOST_ENTRIES or tensor.dtype not in _RUN:
                 return {}
             feed[tensor.name] = np.full(shape, lengths.get(tensor.name, 0), tensor.dtype)
@@ -77,9 +84,10 @@ class StreamGraph:
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
         for value in model.graph.input:
-            for dim in value.type.tensor_type.shape.dim:
-                if dim.dim_param in sizes:
-                    dim.dim_value = sizes[dim.dim_param]
+            fixed = self._fixed.get(value.name, {})
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+                if axis in fixed or dim.dim_param in sizes:
+                    dim.dim_value = fixed[axis] if axis in fixed else sizes[dim.dim_param]
         weights = {tensor.name for tensor in model.graph.initializer}
         for value in (one for one in model.graph.output if one.name not in weights):
             value.type.tensor_type.ClearField("shape")

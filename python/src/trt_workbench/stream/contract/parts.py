@@ -322,7 +322,8 @@ class Chunking(Strict):
         left_fill: value of left context, and of padding, where the stream has no frames.
         normalize: over which frames each feature gets the mean 0 and the deviation 1: all of a chunk (`window`), or
             those that are no padding (`valid`); not at all by default.
-        features: which front end makes frames of audio: kaldi's, NeMo's or Whisper's; by default what the shape says.
+        features: which front end makes frames of audio: kaldi's, WeNet's, NeMo's or Whisper's; by default what the
+            shape says.
         sample_rate: of the audio that frames are samples or are made of, in Hz.
         frame_seconds: duration of a frame.
         memory: how long a stream remembers.
@@ -333,7 +334,7 @@ class Chunking(Strict):
     right_context: Frames = 0
     left_fill: float = 0.0
     normalize: Literal["window", "valid"] | None = None
-    features: Literal["kaldi", "nemo", "whisper"] | None = None
+    features: Literal["kaldi", "wenet", "nemo", "whisper"] | None = None
     sample_rate: Size | None = None
     frame_seconds: Annotated[float, Field(gt=0)] | None = None
     memory: Memory | None = None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.stream.contract.contract import Contract, Symbols
+from trt_workbench.stream.contract.exporters import with_own_names
 from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.model_tensors import ModelTensors
 
@@ -33,7 +34,7 @@ def sizes(contract: Contract, model: ModelTensors, points: Points) -> Iterator[s
         model: what it is compared with.
         points: symbols at which they are compared, and in words which these are.
     """
-    dimensions = list(_dimensions(contract, model))
+    dimensions = list(_dimensions(contract, with_own_names(model)))
     numbers = _Numbers(contract, model, points)
     yield from numbers.off(dimensions)
     yield from _same_symbols(contract, dimensions, points)

@@ -67,4 +67,4 @@ def _stems(name: str, patterns: tuple[str, ...], word: str) -> dict[str, int]:
 
 
 def _bare(stem: str) -> str:
-    return re.sub(r"[_.]", "", stem)
+    return re.sub(r"[_.]", "", stem).replace("attn", "att")  # sherpa-onnx's script for WeNet mixes them
