@@ -51,3 +51,12 @@ def test_every_record_has_its_commits_and_every_row_its_records() -> None:
         if path.name.startswith("env"):
             assert json.loads(path.read_bytes())["git"]["commit"][:8] in rows[starts[0]], name
     assert used == set(rows)
+
+
+def test_records_name_no_folder_of_the_machine_that_made_them() -> None:
+    named = {
+        str(path.relative_to(BENCHMARKS))
+        for path in RECORDS
+        if re.search(rb'"/(?:home|root|tmp|work)/', path.read_bytes())
+    }
+    assert named == set()
