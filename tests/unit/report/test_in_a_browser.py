@@ -55,6 +55,16 @@ FAULTS = """(() => {
       if (across > 1 && down > 1) found.push(`one lies on the other: ${name(one)} | ${name(other)}`);
     }));
   }
+  for (const pill of document.querySelectorAll(".pill"))
+    if (pill.getClientRects().length && pill.clientHeight > 2 * parseFloat(getComputedStyle(pill).fontSize))
+      found.push(`a pill of two lines: ${name(pill)}`);
+  for (const cell of document.querySelectorAll("td:not(:has(*))")) {
+    const text = document.createRange();
+    text.selectNodeContents(cell);
+    const lines = new Set([...text.getClientRects()].map((box) => box.top));
+    if (lines.size > 1 && /^[+\\-]?[\\d.]+(e[+\\-]\\d+)?$/.test(cell.textContent.trim()))
+      found.push(`a number of two lines: ${name(cell)}`);
+  }
   for (const image of document.images)
     if (!image.complete || !image.naturalWidth) found.push(`no picture: ${image.alt} ${image.src.slice(0, 80)}`);
   for (const link of document.links)
@@ -199,6 +209,14 @@ def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]
     assert {kind: end for kind, end in ends.items() if end > 800} == {}
 
 
+def test_an_answer_with_a_verdict_has_a_colour(page: Browser, pages: dict[str, Path]) -> None:
+    colourless = []
+    for kind, path in pages.items():
+        page.open(path, 1280)
+        colourless += [kind] * bool(page.ask("document.querySelectorAll('.verdict .pill.plain').length"))
+    assert colourless == []
+
+
 def test_the_difference_of_two_profiles_is_read_without_a_long_way_down(page: Browser, pages: dict[str, Path]) -> None:
     page.open(pages["profile, difference"], 1280)
     assert page.ask("document.documentElement.scrollHeight") <= 3000
@@ -215,6 +233,12 @@ def test_the_best_and_the_worst_picture_begin_on_the_first_screen(page: Browser,
     page.open(pages["eval-coco"], 1280)
     tops = page.ask("[...document.images].slice(0, 2).map((one) => one.getBoundingClientRect().top)")
     assert all(top < 800 for top in tops)
+
+
+def test_the_figures_of_a_score_are_seen_without_scrolling_on_a_phone(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["eval-coco"], 390)
+    hidden = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.scroll'))"
+    assert page.ask(hidden) == 0
 
 
 def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, Path]) -> None:
