@@ -74,7 +74,7 @@ def upgraded(folder: Path, model: str) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / name], check=True)
     plant(folder / "new")
     write_model(folder / "gated.onnx")
-    words = ["--from", folder / "old", "--to", folder / "new", "--backend", "ort-cpu", "--quick", "--repetitions", 3]
+    words = ["--from", "old", "--to", "new", "--backend", "ort-cpu", "--quick", "--repetitions", 3]
     return command(folder, "upgraded", "upgrade", model, "gated.onnx", *words, "--output", "upgraded", code=1)
 
 

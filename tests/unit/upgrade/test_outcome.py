@@ -4,7 +4,7 @@ import pytest
 
 from trt_workbench.quantize import RowScore
 from trt_workbench.upgrade.document import FAILED, Checked, ScoredPair, Timed
-from trt_workbench.upgrade.run import _outcome, worst
+from trt_workbench.upgrade.run import _outcome, _unstable, worst
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 
@@ -100,3 +100,9 @@ def test_a_latency_that_was_asked_for_and_is_not_there_proves_nothing(said: str,
     found, reasons = _outcome(UpgradeSettings(), checked("right"), checked("right", 0.0), None, timed, None)
     assert found == outcome
     assert "timed: it was killed." in reasons[0]
+
+
+def test_the_side_whose_times_are_unstable_has_the_name_that_the_page_gives_it() -> None:
+    assert _unstable({"A": ("it crept",), "B": ("the clock moved", "it crept")}) == (
+        "before: it crept; after: the clock moved"
+    )

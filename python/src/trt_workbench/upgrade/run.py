@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.backends.registry import runs_plans
@@ -173,7 +173,6 @@ class _Pair:
         except WorkbenchError as error:
             return Timed(outcome="not measured", reason=str(error))
         made = one.comparison
-        unstable = [f"{side}: {texts[0]}" for side, texts in one.unstable.items()]
         return Timed(
             before_ms=one.a_ms,
             after_ms=one.b_ms,
@@ -181,7 +180,7 @@ class _Pair:
             ratio_low=made.ratio_low if made else None,
             ratio_high=made.ratio_high if made else None,
             outcome=one.outcome,
-            reason="; ".join(unstable) if made else next((one.error for one in after if one.error), one.outcome),
+            reason=_unstable(one.unstable) if made else next((one.error for one in after if one.error), one.outcome),
         )
 
     def _scored(self, name: str, model: Path) -> ScoredPair:
@@ -231,6 +230,12 @@ def worst(found: Sequence[Checked]) -> Checked:
     """Return what decides of several builds: one that was refused, else that is wrong, else that is not proven."""
     order = [None, WRONG, UNDECIDED]
     return min(found, key=lambda one: order.index(one.verdict) if one.verdict in order else len(order))
+
+
+def _unstable(reasons: Mapping[str, Sequence[str]]) -> str:
+    """Say why the times of a side are not relied on; `compare` calls the sides A and B."""
+    sides = {"A": BEFORE, "B": AFTER}
+    return "; ".join(f"{sides[side]}: {texts[0]}" for side, texts in reasons.items())
 
 
 def _outcome(
