@@ -36,6 +36,8 @@ NOT_BEFORE_A_RESULT = {
     "yaml",
 }
 NOT_BEFORE_A_RESULT |= {"rich", "psutil", "pynvml", "google", "ml_dtypes", "jsonschema", "filelock", "lazy_loader"}
+VALIDATION = {"pydantic", "pydantic_core", "annotated_types", "email", "logging", "concurrent"}  # and what it imports
+NOT_BEFORE_A_RESULT |= VALIDATION
 # Each call in a fork of one process that has imported nothing but what every command imports: 20 times as fast as a
 # process each, and as strict.
 _CALLS = """
@@ -124,7 +126,7 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     ("words", "needed"),
     [
         (["model.plan"], set()),
-        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock", "pynvml"}),
+        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock", "pynvml"} | VALIDATION),
     ],
 )
 def test_the_first_result_of_an_engine_waits_for_few_imports(

@@ -42,6 +42,9 @@ def _run(module: str) -> None:
 def _code(module: str) -> int:
     gc.disable()  # modules stay, so that to look for garbage among them is in vain: an eighth of a short call
     try:
+        from trt_workbench.core.start import reached
+
+        reached("interpreter")
         from importlib import import_module
 
         from trt_workbench.console.streams import guard

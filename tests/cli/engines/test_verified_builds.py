@@ -9,6 +9,7 @@ from tests.cli.engines.common import write_model
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.verification import Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import kept_verdict
@@ -122,7 +123,7 @@ def test_without_verification_there_is_no_verdict_and_verify_adds_it(
     stdout_of("verify", plan, "--model", dynamic, "--quick", "--output", tmp_path / "run")
     assert (verdict(plan).verdict, verdict(plan).evidence) == ("right", str(tmp_path / "run"))
     # the cached engine is the same one
-    assert build(dynamic)["manifest"]["verification"] == verdict(plan).model_dump(mode="json")
+    assert build(dynamic)["manifest"]["verification"] == json_values(verdict(plan))
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "2")
     assert trtw("verify", plan, "--model", dynamic, "--quick").exit_code == 1
     assert verdict(plan).verdict == "wrong"

@@ -57,7 +57,7 @@ def test_a_lost_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_age_of_a_process_includes_the_start_of_its_interpreter() -> None:
-    code = "from trt_workbench.core.environment import process_age_s as age; print(age())"
+    code = "from trt_workbench.core.start import process_age_s as age; print(age())"
     started = time.perf_counter()
     age_s = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert 0.01 < age_s < time.perf_counter() - started + 0.02

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile
 
@@ -16,4 +18,4 @@ def manifest_of(plan: bytes, **changes: Any) -> Manifest:
         "gpu": GpuIdentity(name="NVIDIA Test", uuid="GPU-1", compute_capability="9.0"),
         "options": {}, "inputs": (), "outputs": (), "layer_count": 1, "build_s": 0.1,
     }  # fmt: skip
-    return Manifest.model_validate(values | changes)
+    return TypeAdapter(Manifest).validate_python(values | changes)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.answers import ANSWERS, wrong_trait
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
@@ -17,6 +16,9 @@ from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.launcher import task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 AUTO = "auto"
 # What results are compared with where nothing else is asked for: it takes nearly every operator and needs no device.
 REFERENCE = "ort-cpu"
@@ -24,18 +26,15 @@ REFERENCE = "ort-cpu"
 ENGINES = "trt"
 
 _BACKENDS = {
-    name: EntryPoint(name, f"trt_workbench.backends.{where}", BACKENDS)
-    for name, where in {
-        ENGINES: "trt.backend:TrtBackend",
-        "ort-trt": "ort.trt:OrtTrtBackend",
-        "ort-rtx": "ort.rtx:OrtRtxBackend",
-        "ort-cuda": "ort.cuda:OrtCudaBackend",
-        "ort-cpu": "ort.cpu:OrtCpuBackend",
-        "torch": "torch.backend:TorchBackend",
-        "torch-compile": "torch.backend:TorchCompileBackend",
-        "v2": "served.v2:V2Backend",
-        "openai": "served.openai:OpenAiBackend",
-    }.items()
+    ENGINES: "trt.backend:TrtBackend",
+    "ort-trt": "ort.trt:OrtTrtBackend",
+    "ort-rtx": "ort.rtx:OrtRtxBackend",
+    "ort-cuda": "ort.cuda:OrtCudaBackend",
+    "ort-cpu": "ort.cpu:OrtCpuBackend",
+    "torch": "torch.backend:TorchBackend",
+    "torch-compile": "torch.backend:TorchCompileBackend",
+    "v2": "served.v2:V2Backend",
+    "openai": "served.openai:OpenAiBackend",
 }
 
 # What `auto` chooses from, best first, by the kind of file: backends that load it at once. Building an engine or
@@ -169,7 +168,11 @@ def check_backend_options(asked: Collection[str], given: Mapping[str, Mapping[st
 
 def _entry(name: str) -> EntryPoint:
     check_name(name, also=[AUTO] if name != AUTO else [])
-    return _BACKENDS.get(name) or extensions(BACKENDS, _BACKENDS)[name]
+    if name not in _BACKENDS:
+        return extensions(BACKENDS, _BACKENDS)[name]
+    from importlib.metadata import EntryPoint
+
+    return EntryPoint(name, f"trt_workbench.backends.{_BACKENDS[name]}", BACKENDS)
 
 
 def _asked(name: str) -> Availability:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,6 +141,8 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
 
 
 def _prefetched(samples: Iterator[Sample]) -> Iterator[Sample]:
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1) as reader:
         waiting = reader.submit(next, samples, None)
         while (sample := waiting.result()) is not None:

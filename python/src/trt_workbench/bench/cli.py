@@ -215,10 +215,11 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
     from trt_workbench.bench.words import alarms, summary
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
+    from trt_workbench.core.documents import json_values
 
     made, groups = tables(run), builds_of(run.directory)
     if as_json:
-        several = {"builds": [one.model_dump(mode="json") for one in groups]} if groups else {}
+        several = {"builds": json_values(groups)} if groups else {}
         document = {"directory": str(run.directory), "status": run.run.status, "summary": summary(run, made)}
         print_json({**document, **several})
         return

@@ -238,14 +238,15 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
 
 
 def _show_engine(engine: BuiltEngine, where: Path, group: BuiltGroup | None, *, as_json: bool) -> None:
+    from trt_workbench.core.documents import json_values
     from trt_workbench.engine.manifest import manifest_path, read_manifest
     from trt_workbench.inspect import print_manifest
 
     current = read_manifest(where) or engine.manifest  # with the verdict
     if as_json:
         document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
-        manifest = current.model_dump(mode="json")
-        several = {"several": group.model_dump(mode="json")} if group else {}
+        manifest = json_values(current)
+        several = {"several": json_values(group)} if group else {}
         print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest, **several})
         return
     console = stdout_console(quiet=False)

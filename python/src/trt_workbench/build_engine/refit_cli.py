@@ -26,6 +26,7 @@ def refit_engine(
 
     The engine must have been built with --refit or --strip-weights, by TensorRT 10 or newer.
     """
+    from trt_workbench.core.documents import json_values
     from trt_workbench.engine.loading import read_plan
     from trt_workbench.engine.refit import refit_plan
     from trt_workbench.model.opened import Model
@@ -33,7 +34,7 @@ def refit_engine(
     checked = read_plan(plan, advise_trust=False)
     manifest = refit_plan(checked, Model.open(model), output, device=device, plugins=plugins)
     if as_json:
-        print_json({"schema_version": 1, "plan": str(output), "manifest": manifest.model_dump(mode="json")})
+        print_json({"schema_version": 1, "plan": str(output), "manifest": json_values(manifest)})
         return
     from trt_workbench.inspect import print_manifest
 

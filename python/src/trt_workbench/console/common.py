@@ -39,6 +39,7 @@ from trt_workbench.core.errors import (
 )
 from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.settings import MORE, Setting
+from trt_workbench.core.start import reached
 
 _AGAIN_S = 0.01
 
@@ -133,6 +134,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def guarded(**kwargs: Any) -> R:
+        reached("options")
         if not gc.isenabled():  # `trtw` starts so
             gc.freeze()
             gc.enable()

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from pydantic import PositiveInt
+from typing import Annotated, Literal
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import Strict, read_document
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import share
-from trt_workbench.core.settings import Keep
+from trt_workbench.core.plain import Plain, read_plain
+from trt_workbench.core.settings import Keep, Setting
 from trt_workbench.core.verification import WRONG
 
 BUILD = "build_number"
 """Option of a build that makes it one of several: it starts from an empty timing cache, and is cached by its number."""
 
 
-class OneBuild(Strict):
+@dataclass(frozen=True, kw_only=True)
+class OneBuild(Plain):
     """One build; None for what was not measured.
 
     Attributes:
@@ -31,7 +31,7 @@ class OneBuild(Strict):
         score: on the data.
     """
 
-    number: PositiveInt
+    number: Annotated[int, Setting(min=1)]
     engine_sha256: str | None = None
     latency_ms: float | None = None
     relative_l2: float | None = None
@@ -39,7 +39,8 @@ class OneBuild(Strict):
     score: float | None = None
 
 
-class Builds(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Builds(Plain):
     """All builds of a request, each from an empty timing cache.
 
     Attributes:
@@ -93,7 +94,8 @@ class Builds(Strict):
         return self.kept
 
 
-class LayerChoice(Strict):
+@dataclass(frozen=True, kw_only=True)
+class LayerChoice(Plain):
     """How TensorRT executes one layer.
 
     Attributes:
@@ -105,14 +107,16 @@ class LayerChoice(Strict):
     formats: tuple[str, ...] = ()
 
 
-class LayerVariant(Strict):
+@dataclass(frozen=True, kw_only=True)
+class LayerVariant(Plain):
     """What some of the builds chose for a layer: their numbers, and the choice; None where they have no such layer."""
 
     builds: tuple[int, ...]
     choice: LayerChoice | None
 
 
-class LayerDifference(Strict):
+@dataclass(frozen=True, kw_only=True)
+class LayerDifference(Plain):
     """A layer that is not the same in all builds.
 
     Attributes:
@@ -126,7 +130,8 @@ class LayerDifference(Strict):
     variants: tuple[LayerVariant, ...]
 
 
-class BuiltGroup(Strict):
+@dataclass(frozen=True, kw_only=True)
+class BuiltGroup(Plain):
     """The builds of one request, and why they differ.
 
     Attributes:
@@ -142,7 +147,8 @@ class BuiltGroup(Strict):
     note: str = ""
 
 
-class BuildGroups(Strict):
+@dataclass(frozen=True, kw_only=True)
+class BuildGroups(Plain):
     """builds.json of a run."""
 
     schema_version: Literal[1] = 1
@@ -155,7 +161,7 @@ FILE = "builds.json"
 def builds_of(directory: Path) -> tuple[BuiltGroup, ...]:
     """Return the groups of a run directory; none where nothing was built several times. Raises UsageProblem."""
     file = directory / FILE
-    return read_document(file, BuildGroups).groups if file.is_file() else ()
+    return read_plain(file, BuildGroups).groups if file.is_file() else ()
 
 
 def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:

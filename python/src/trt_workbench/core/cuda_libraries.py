@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import distributions
 from pathlib import Path
 
 # From this major version of CUDA on its packages have no suffix (nvidia-cublas); cuDNN's keeps it.
@@ -16,6 +15,8 @@ def cuda_package(name: str, major: int) -> str:
 
 def file_in_package(package: str, name: str) -> str | None:
     """Return the file `name` of a package; where several are installed, of the one that an import would find."""
+    from importlib.metadata import distributions
+
     for distribution in distributions(name=package):
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import secrets
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trt_workbench.core.documents import write_json
-from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import REPLACED, NameLock, replace_folder
 from trt_workbench.core.interruptible import deferred_interrupts
@@ -57,7 +54,7 @@ class RunDirectory:
             destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
         """
         now = datetime.datetime.now(datetime.UTC)
-        self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
         place = (destination or output_root() / command / self.run_id).absolute()
         # a link would be replaced instead of what it leads to
         self.destination = place.resolve() if place.is_symlink() else place
@@ -93,6 +90,9 @@ class RunDirectory:
     def describe(self) -> None:
         """Write `env.json`, unless it is there. Raises OSError where that fails."""
         if not (self.path / "env.json").exists():
+            from trt_workbench.core.documents import write_json
+            from trt_workbench.core.environment import collect_environment
+
             write_json(self.path / "env.json", collect_environment(sys.argv))
 
     def commit(self, status: Status, **facts: Any) -> Path:
@@ -113,6 +113,7 @@ class RunDirectory:
         """
         global _finished
         from trt_workbench.core.artefacts import RunDocument
+        from trt_workbench.core.documents import write_json
 
         run = RunDocument(
             command=self._command,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +93,8 @@ def collect_environment(command_line: Sequence[str]) -> dict[str, Any]:
 
 def installed_packages() -> dict[str, str]:
     """Return the versions of the packages that matter here, those that are installed."""
+    import importlib.metadata
+
     versions = extension_packages()
     for name in PACKAGES:
         try:
@@ -106,6 +106,8 @@ def installed_packages() -> dict[str, str]:
 
 def installed_distributions(prefix: str) -> dict[str, str]:
     """Return the versions of the installed packages whose names begin with `prefix`."""
+    import importlib.metadata
+
     found = ((entry.metadata["Name"], entry.version) for entry in importlib.metadata.distributions())
     return {name: version for name, version in found if name and name.lower().startswith(prefix)}
 
@@ -113,14 +115,6 @@ def installed_distributions(prefix: str) -> dict[str, str]:
 def available_processors() -> int:
     """Return how many processors this process may run on."""
     return len(os.sched_getaffinity(0))
-
-
-def process_age_s() -> float:
-    """Return how long this process has been there, to 10 ms, its interpreter's start included."""
-    # what follows the name, which may hold anything: the 20th field is the start in clock ticks since the boot
-    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 
 def cpu_report() -> dict[str, Any]:

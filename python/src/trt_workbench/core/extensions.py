@@ -10,12 +10,14 @@ import inspect
 import sys
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from types import FunctionType, SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_workbench.core.device_errors import device_error
 from trt_workbench.core.errors import BackendFailure, ComponentMissing, WorkbenchError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # What a caller gets for what a method of an object returned. Raises WrongAnswer.
 Answer = Callable[["Guard", Any, Any], Any]
@@ -112,6 +114,8 @@ def extension_packages() -> dict[str, str]:
 
 @functools.cache
 def _entries(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - where they are found
+    from importlib.metadata import entry_points  # and with it what reads mails and archives
+
     return tuple(entry_points(group=group))
 
 

@@ -9,10 +9,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -58,6 +60,8 @@ def call_interruptibly(call: Callable[[], T], limit_s: float | None = None) -> T
         CheckFailed: `call` took longer than `limit_s`.
         Exception: what `call` raises.
     """
+    from concurrent.futures import Future
+
     done: Future[T] = Future()
 
     def work() -> None:

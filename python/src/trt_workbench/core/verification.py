@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from typing_extensions import TypedDict
 
-from trt_workbench.core.documents import Strict
+from trt_workbench.core.plain import Plain
 
 Shapes = Mapping[str, Sequence[int]]
 WRONG, UNDECIDED, UNVERIFIED = "wrong", "undecided", "unverified"
@@ -33,7 +34,8 @@ class Mark(TypedDict):
     allowed: bool
 
 
-class VerifiedShapes(Strict):
+@dataclass(frozen=True, kw_only=True)
+class VerifiedShapes(Plain):
     """One set of input shapes that was tried.
 
     Attributes:
@@ -47,7 +49,8 @@ class VerifiedShapes(Strict):
     inputs_sha256: str | None = None
 
 
-class Verification(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Verification(Plain):
     """A verdict on one engine, and what it is based on.
 
     Attributes:

@@ -71,8 +71,9 @@ def decide(
     drawing = draw(directory, debug=debug)
     if as_json:
         from trt_workbench.core.builds import builds_of
+        from trt_workbench.core.documents import json_values
 
-        several = [one.model_dump(mode="json") for one in builds_of(directory)]
+        several = json_values(builds_of(directory))
         more = {"builds": several} if several else {}
         print_json({**decision.model_dump(mode="json"), "directory": str(directory), **more})
     else:

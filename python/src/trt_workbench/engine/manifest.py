@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import field_validator
-
 from trt_workbench.core.builds import Builds
-from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign
 from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.plain import Plain, read_plain
 from trt_workbench.core.verification import Verification
 
 SUFFIX = ".json"
 
 
-class EngineFile(Strict):
+@dataclass(frozen=True, kw_only=True)
+class EngineFile(Plain):
     """The plan: SHA-256 of the file and its size."""
 
     sha256: str
     size_bytes: int
 
 
-class ModelFile(Strict):
+@dataclass(frozen=True, kw_only=True)
+class ModelFile(Plain):
     """The model: file name, hash including external data, and the metadata it carries (`names`, `imgsz`, …)."""
 
     file: str
     sha256: str
     size_bytes: int
     external_files: tuple[str, ...] = ()
-    metadata: dict[str, str] = {}
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
-class GpuIdentity(Strict):
+@dataclass(frozen=True, kw_only=True)
+class GpuIdentity(Plain):
     """The GPU that the engine was tuned on."""
 
     name: str
@@ -44,7 +46,8 @@ class GpuIdentity(Strict):
     compute_capability: str
 
 
-class Tensor(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Tensor(Plain):
     """An input or output of the engine; -1 is a dimension known at run time only."""
 
     name: str
@@ -52,14 +55,16 @@ class Tensor(Strict):
     shape: tuple[int, ...]
 
 
-class Plugin(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Plugin(Plain):
     """A plugin library that was loaded for the build."""
 
     path: str
     sha256: str
 
 
-class WorkaroundRecord(Strict):
+@dataclass(frozen=True, kw_only=True)
+class WorkaroundRecord(Plain):
     """How a wrong engine was made correct.
 
     Attributes:
@@ -79,7 +84,8 @@ class WorkaroundRecord(Strict):
     rows: int | None = None
 
 
-class Manifest(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Plain):
     """Everything that is recorded about an engine.
 
     Attributes:
@@ -136,13 +142,11 @@ class Manifest(Strict):
     way_around: WorkaroundRecord | None = None
     several: Builds | None = None
 
-    @field_validator("options")
-    @classmethod
-    def _with_precisions(cls, value: dict[str, Any]) -> dict[str, Any]:
-        names = value.get("precision", [])
+    def __post_init__(self) -> None:
+        """Refuse options without the names of the precision. Raises ValueError."""
+        names = self.options.get("precision", [])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("precision is not a list of names")
-        return value
+            raise ValueError("options.precision is not a list of names")
 
     @property
     def precision(self) -> tuple[str, ...]:
@@ -170,7 +174,7 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
             f"The plan would replace the model, its external data or the timing cache; name another with --plan: {plan}"
         )
     refuse_foreign(plan, _is_ours)
-    refuse_foreign(manifest_path(plan), lambda path: read_document(path, Manifest))
+    refuse_foreign(manifest_path(plan), lambda path: read_plain(path, Manifest))
 
 
 def _is_ours(plan: Path) -> bool:
@@ -181,6 +185,8 @@ def _is_ours(plan: Path) -> bool:
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
     """Write the manifest next to `plan`, whole or not at all. Raises OSError."""
+    from trt_workbench.core.documents import write_json
+
     write_json(manifest_path(plan), manifest)
 
 
@@ -193,4 +199,4 @@ def read_manifest(plan: Path) -> Manifest | None:
     path = manifest_path(plan)
     if not os.path.lexists(path):
         return None
-    return read_document(path, Manifest, "build the engine again")
+    return read_plain(path, Manifest, "build the engine again")

@@ -9,15 +9,18 @@ import functools
 import importlib
 import importlib.util
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from trt_workbench.core.errors import ComponentMissing, WorkbenchError, error_kind
 from trt_workbench.core.launcher import task
+from trt_workbench.core.start import reached
 from trt_workbench.engine.tensorrt import find_library, library_dir, setup_advice
 
 MODULE = "trt_workbench_native"
+_early: dict[str, float] = {}
 CUDA = "Install the CUDA toolkit (cuda_runtime_api.h, libcudart_static.a, nvcc)."
 
 
@@ -153,24 +156,38 @@ def examine_core() -> tuple[str, str, str]:
 
 
 def open_early(device: int) -> None:
-    """Have CUDA make its context and open TensorRT's libraries on a thread, while this one goes on importing.
+    """Have CUDA make its context and TensorRT's libraries opened on threads, while this one goes on importing.
 
     Nothing is raised: what fails fails again where it is needed, and is reported there.
 
     Args:
         device: index of the CUDA device.
     """
+    _early.clear()
     try:
-        folder, devices, load = library_dir(), require("devices"), require("load_tensorrt")
+        folder = library_dir()
+        calls = {
+            "cuda": functools.partial(require("devices"), device),
+            "tensorrt": functools.partial(require("load_tensorrt"), str(folder) if folder else None),
+        }
     except WorkbenchError:
         return
+    for name, call in calls.items():  # the process waits for these threads: it must not end within CUDA
+        threading.Thread(target=_open_early, args=(name, call), name=f"trtw-{name}").start()
+    reached("core")
 
-    def work() -> None:  # imports nothing: a module that two threads import at once may be seen half made
-        with suppress(Exception):
-            devices(device)
-            load(str(folder) if folder else None)
 
-    threading.Thread(target=work, name="trtw-open").start()  # the process waits for it: it must not end within CUDA
+def _open_early(name: str, call: Callable[[], object]) -> None:
+    """Import nothing: a module that two threads import at once may be seen half made."""
+    began = time.perf_counter()
+    with suppress(Exception):
+        call()
+        _early[name] = time.perf_counter() - began
+
+
+def early_seconds() -> dict[str, float]:
+    """Return how long `open_early` took for "cuda" and for "tensorrt", as far as they are open."""
+    return dict(_early)
 
 
 def load_tensorrt() -> dict[str, Any]:

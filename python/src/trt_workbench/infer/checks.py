@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,11 @@ import numpy as np
 
 from trt_workbench.backends.samples import Sample, file_name
 from trt_workbench.core.array_files import load_arrays, save_array, writable
-from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
-from trt_workbench.core.environment import process_age_s
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.statistics.summary import summarize
+from trt_workbench.core.start import process_age_s
 from trt_workbench.core.tolerance import Deviation, deviation
+from trt_workbench.engine.native import early_seconds
 from trt_workbench.infer.settings import InferRequest
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class SampleRun:
             memory: bytes by purpose.
             measured: None where nothing was measured.
         """
+        from trt_workbench.core.statistics.summary import summarize
+
         request, provenance = self._request, self._session.record()
         comparison = {"expect": str(request.expect), "rtol": request.rtol, "atol": request.atol}
         shapes = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in self.first.items()}
@@ -118,6 +120,7 @@ class SampleRun:
             "first_run_ms": None if self._session.simulated else self._latencies[0],
             "first_result_s": None if self._session.simulated else self._first_result_s,
             "first_result_parts_s": None if self._session.simulated else self._parts,
+            "opened_early_s": early_seconds() or None,
             "latency_ms": None if self._session.simulated else summarize(self._latencies),
             "outputs": self._outputs,
             "comparison": comparison if request.expect else None,
@@ -172,7 +175,7 @@ class SampleRun:
             )
         if expected is not None:
             result = deviation(array, expected, self._request.rtol, self._request.atol)
-            document["comparison"] = json_values(result)
+            document["comparison"] = asdict(result)
             _worst(total, result)
             if not result.passed:
                 self.failures.append(_mismatch(sample.name, name, result))

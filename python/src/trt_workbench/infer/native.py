@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,11 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import with_flags
 from trt_workbench.engine import native
-from trt_workbench.engine.loading import load_engine, read_plan
-from trt_workbench.engine.profiles import fixed_profile
-from trt_workbench.engine.several_devices import require_alike
-from trt_workbench.infer.measured import Measurement
+from trt_workbench.engine.loading import CheckedPlan, load_engine, read_plan
 from trt_workbench.infer.settings import InferRequest, MeasureSettings, Note
+
+if TYPE_CHECKING:
+    from trt_workbench.infer.measured import Measurement
 
 
 class NativeEngine:
@@ -37,22 +38,24 @@ class NativeEngine:
 
     backend = ENGINES
 
-    def __init__(self, request: InferRequest, session: TrtSession, free_before: int | None) -> None:
+    def __init__(self, request: InferRequest, session: TrtSession, free_before: int | None, waited_s: float) -> None:
         """Take the session over.
 
         Args:
             request: what is asked for.
             session: of the engine.
             free_before: the device's free memory before anything was loaded, bytes; None if unknown.
+            waited_s: until that was known, which takes CUDA's context.
         """
-        self.session = session
+        self.session, self._waited_s = session, waited_s
         self._request, self._loaded, self._free_before = request, session.loaded, free_before
         self._memory: dict[str, Any] | None = None
 
     def load_parts(self) -> dict[str, float]:
         """Return the seconds of what loading is made of."""
         loaded = self._loaded
-        return {"read": loaded.plan.read_s, "open": loaded.open_s, "deserialise": loaded.deserialise_s}
+        opened_s = self._waited_s + loaded.open_s
+        return {"read": loaded.plan.read_s, "open": opened_s, "deserialise": loaded.deserialise_s}
 
     def random(self) -> dict[str, NDArray[Any]]:
         """Return inputs of the shapes asked for, else of those that the profile is tuned for."""
@@ -122,19 +125,24 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
         DeviceFailure: the device failed or is out of memory.
     """
     if request.measure and request.measure.devices:
+        from trt_workbench.engine.several_devices import require_alike
+
         require_alike(request.measure.devices)
+    plan = None if request.is_model else read_plan(request.model, trust=request.trust)
+    began = time.perf_counter()
     free_before = _free_bytes(request.device)
-    session = _from_model(request, say) if request.is_model else _from_plan(request, say)
+    waited_s = time.perf_counter() - began
+    session = _from_plan(plan, request, say) if plan else _from_model(request, say)
     with ExitStack() as stack:
         stack.enter_context(session)
         initial_state(session.state_inputs)  # refuses a state that cannot start from zeros
         stack.pop_all()
-    return NativeEngine(request, session, free_before)
+    return NativeEngine(request, session, free_before, waited_s)
 
 
-def _from_plan(request: InferRequest, say: Note) -> TrtSession:
+def _from_plan(plan: CheckedPlan, request: InferRequest, say: Note) -> TrtSession:
     loaded = load_engine(
-        read_plan(request.model, trust=request.trust),
+        plan,
         allow_host_code=request.allow_host_code,
         device=request.device,
         plugins=request.plugins,
@@ -152,6 +160,8 @@ def _from_plan(request: InferRequest, say: Note) -> TrtSession:
 
 
 def _from_model(request: InferRequest, say: Note) -> TrtSession:
+    from trt_workbench.engine.profiles import fixed_profile
+
     own = {**_running(request), "trust": request.trust, "allow_host_code": request.allow_host_code}
     own["device"] = request.device
     if request.plugins:

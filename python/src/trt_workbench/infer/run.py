@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trt_workbench.backends.samples import Sample, read_samples
-from trt_workbench.core.documents import append_lines, write_json
-from trt_workbench.core.environment import process_age_s
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign, write_text
 from trt_workbench.core.input_files import parse_json, read_text
+from trt_workbench.core.start import reached, start_parts
 from trt_workbench.infer.checks import SampleRun
 from trt_workbench.infer.settings import InferOutcome, InferRequest, MeasureSettings, Note, Step
 
@@ -76,26 +75,35 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
 
         refuse_random(Model.open(request.model), "compared", "without --expect it runs")
     open_session = _opener(request)
-    start_s, started = process_age_s(), time.perf_counter()
+    reached("imports")
+    started = time.perf_counter()
     opened = open_session(request, say)
     load_s = time.perf_counter() - started
     with opened.session:
-        parts = {"start": start_s, **(opened.load_parts() or {"load": load_s})}
+        parts = {**start_parts(), **(opened.load_parts() or {"load": load_s})}
         run = SampleRun(request, folder, opened.session, parts)
         for number, record in enumerate(run.execute(_source(request, opened)), start=1):
-            append_lines(folder / "records.jsonl", [record])
+            _append(folder, [record])
             step(number)
         measured = None
         if opened.session.simulated:
             say("Not timed: the formats are simulated, so times would say nothing about them.")
         else:
             measured = _measured(opened, run.first, request.measure, say)
-        append_lines(folder / "records.jsonl", measured.records if measured else ())
+        _append(folder, measured.records if measured else ())
         metrics = run.metrics(opened.backend, load_s, opened.memory(), measured)
+    from trt_workbench.core.documents import write_json
+
     write_json(folder / "metrics.json", metrics)
     if measured and measured.layers:
         write_json(folder / "layers.json", {"schema_version": 1, "layers": measured.layers})
     return InferOutcome(metrics, tuple(run.failures), tuple(measured.queries) if measured else ())
+
+
+def _append(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    from trt_workbench.core.documents import append_lines  # pydantic, after the first result
+
+    append_lines(folder / "records.jsonl", records)
 
 
 def _opener(request: InferRequest) -> Callable[[InferRequest, Note], _Opened]:

@@ -85,12 +85,14 @@ def show_plan(
 
 
 def _document(plan: Path, checked: Any, found: Any) -> dict[str, Any]:
+    from trt_workbench.core.documents import json_values
+
     return {
         "schema_version": 1,
         "plan": str(plan),
         "sha256": checked.sha256,
         "size_bytes": checked.size_bytes,
         "notes": [*checked.notes, *(found.notes if found else ())],
-        "manifest": checked.manifest.model_dump(mode="json") if checked.manifest else None,
+        "manifest": json_values(checked.manifest),
         "engine": found.document() if found else None,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,10 +224,10 @@ class RunningSide:
         group = built_group(label, records, scores)
         checked = [self.checked(name, number=one.number) for one in group.builds.builds]
         builds = [
-            one.model_copy(update={"verdict": found.verdict, "relative_l2": found.relative_l2})
+            replace(one, verdict=found.verdict, relative_l2=found.relative_l2)
             for one, found in zip(group.builds.builds, checked, strict=True)
         ]
-        return group.model_copy(update={"builds": Builds.chosen(builds)})
+        return replace(group, builds=Builds.chosen(builds))
 
     def _options(self, number: int | None) -> dict[str, Any]:
         return {**self.side.options, **({} if number is None else {BUILD: number})}

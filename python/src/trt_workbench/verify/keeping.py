@@ -41,10 +41,14 @@ def verdict_of(document: Mapping[str, Any], *, wall_s: float = 0.0, evidence: Pa
         model_sha256=sha256_of(Path(model)) if model else None,
         reference=reference,
         precision=document["precision"],
-        inputs=document["inputs"],
+        inputs=None if document["inputs"] is None else tuple(document["inputs"]),
         seed=document["seed"],
         shapes=tuple(
-            VerifiedShapes(shapes=case["shapes"], verdict=case["verdict"], inputs_sha256=_inputs(case))
+            VerifiedShapes(
+                shapes={name: tuple(dims) for name, dims in case["shapes"].items()},
+                verdict=case["verdict"],
+                inputs_sha256=_inputs(case),
+            )
             for case in document["cases"]
         ),
         shapes_left=document["cases_left"],

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.settings import with_flags
 from trt_workbench.engine.cache import engines_dir
 from trt_workbench.engine.several_builds import several_builds
@@ -101,7 +102,7 @@ def _verify(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
     asked = PlanRequest(
         Path(request["plan"]), Path(request["model"]), needed=tuple(request["needed"]), device=request["device"]
     )
-    return {"verification": verify_plan(asked, note).model_dump(mode="json")}
+    return {"verification": json_values(verify_plan(asked, note))}
 
 
 def _target(request: dict[str, Any], note: Callable[[str], None]) -> Answer:

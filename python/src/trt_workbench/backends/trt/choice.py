@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from trt_workbench.core.plain import Plain
+from trt_workbench.core.settings import Setting
+
+_Count: TypeAlias = Annotated[int, Setting(min=1)]
+_Index: TypeAlias = Annotated[int, Setting(min=0)]
 
 
-class RunnerChoice(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class RunnerChoice(Plain):
     """How an engine is loaded and run. Every field is an extra option of the backend.
 
     Attributes:
@@ -30,18 +36,16 @@ class RunnerChoice(BaseModel):
         config: YAML file with build settings.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    slots: Annotated[int, Field(ge=1)] | None = None
+    slots: _Count | None = None
     cuda_graph: bool = True
     spin: bool = True
     graph_includes_transfers: bool | None = None
-    profile: Annotated[int, Field(ge=0)] | None = None
+    profile: _Index | None = None
     state: Mapping[str, str] | None = None
     trust: bool = False
     allow_host_code: bool = False
-    weight_streaming_budget: Annotated[int, Field(ge=0, lt=1 << 63)] | Literal["auto"] | None = None
-    rows: Annotated[int, Field(ge=1)] | None = None
+    weight_streaming_budget: Annotated[int, Setting(min=0, max=(1 << 63) - 1)] | Literal["auto"] | None = None
+    rows: _Count | None = None
     force: bool = False
-    max_batch: Annotated[int, Field(ge=1)] | None = None
+    max_batch: _Count | None = None
     config: Path | None = None

@@ -101,6 +101,8 @@ class TrtSession(StateSession):
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """What executes the model: plan, manifest, TensorRT, GPU, and whether CUDA graphs are in use now."""
+        from trt_workbench.core.documents import json_values
+
         plan, target = self.loaded.plan, self.loaded.target
         return {
             "tensorrt": target.tensorrt_version,
@@ -111,7 +113,7 @@ class TrtSession(StateSession):
             "compute_capability": target.compute_capability,
             "plan": str(plan.path),
             "plan_sha256": plan.sha256,
-            "manifest": plan.manifest.model_dump(mode="json") if plan.manifest else None,
+            "manifest": json_values(plan.manifest),
             **self._conversion,
             "precision": "+".join(plan.manifest.precision) if plan.manifest else "unknown",
             "slots": self.concurrency,
