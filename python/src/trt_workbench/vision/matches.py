@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.compare import difference
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.statistics.summary import interval
+from trt_workbench.vision.accumulate import accumulate
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
 from trt_workbench.vision.federation import FREQUENCIES
@@ -27,15 +28,13 @@ from trt_workbench.vision.pairs import Spans, Turns, by_value, pairs_of, portion
 
 _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
 _LIMITS: Final = np.minimum(_THRESHOLDS, 1 - 1e-10)
-_RECALLS: Final = np.linspace(0.0, 1.0, 101)
 # Square pixels: all, small, medium, large.
 _AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
 # Of a figure: kind, threshold, and area or most detections; their places in the arrays below.
 _NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|rare|common|frequent|1|10|100|300)?")
 _AT: Final = {None: slice(None), "50": slice(1), "75": slice(5, 6)}
 _PARTS: Final = {None: 0, "100": 0, "300": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
-# Numbers of an intermediate array of a thread, and threads: NumPy lets others run while it computes.
-_AT_ONCE, _THREADS = 250_000, 8
+_THREADS = 8  # NumPy lets others run while it computes
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True)
-class _ClassMatches:
+class ClassMatches:
     """The detections and objects of one category; detections by score, best first.
 
     Attributes:
@@ -208,13 +207,13 @@ class CocoMatches:
     def _accumulated(
         self, counts: NDArray[np.int32], areas: Sequence[int]
     ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Return what `_accumulate` does of the categories with something to find.
+        """Return what `accumulate` does of the categories with something to find.
 
         Of 20,000 categories, the arrays of all would not fit into memory.
         """
         rated = [self._classes[place] for place in self._present]
         with ThreadPoolExecutor(min(len(rated), available_processors(), _THREADS)) as pool:
-            return list(pool.map(lambda one: _accumulate(one, counts, areas), rated))
+            return list(pool.map(lambda one: accumulate(one, counts, areas), rated))
 
     def _by_class(self, precision: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return AP by resample and category of [resamples, thresholds, categories with something to find]."""
@@ -231,7 +230,7 @@ def _match(
     own: NDArray[np.intp],
     each: _Each,
     measure: CocoMeasure,
-) -> _ClassMatches:
+) -> ClassMatches:
     """Match the detections of one category, the rows `own`, with its annotations, the rows `mine`."""
     images = np.searchsorted(image_ids, detections.image_ids[own])
     by_image = np.lexsort((-detections.scores[own].astype(np.float64), images))  # stable, as pycocotools sorts
@@ -257,7 +256,7 @@ def _match(
         for found in ((one.hits for one in turns), (one.ignored for one in turns))
     )
     inside = each.inside[:, own[order]]
-    return _ClassMatches(
+    return ClassMatches(
         images[order],
         detections.scores[own][order],
         places[order],
@@ -268,68 +267,6 @@ def _match(
         objects,
         wanted,
     )
-
-
-def _accumulate(
-    one: _ClassMatches, counts: NDArray[np.int32], areas: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return AP [resamples, areas, thresholds] of a category, and recall [resamples, areas and two limits, thresholds].
-
-    Between two detections that find something precision only falls, so these determine the curve.
-    """
-    resamples = len(counts)
-    precision = np.full((resamples, len(_AREAS), len(_THRESHOLDS)), np.nan)
-    recall = np.full((resamples, len(_AREAS) + 2, len(_THRESHOLDS)), np.nan)
-    step = max(1, _AT_ONCE // max(1, len(one.images), len(_THRESHOLDS) * len(one.matched)))
-    for start in range(0, resamples, step):
-        part = slice(start, start + step)
-        drawn = counts[part][:, one.images]
-        for area in (area for area in areas if one.wanted[area].any()):
-            objects = counts[part][:, one.objects[one.wanted[area]]].sum(axis=1)
-            present = np.where(objects > 0, objects, np.nan)[:, None]
-            change = one.counted[area].astype(np.int32) - one.inside[area][one.matched]
-            telling = np.flatnonzero((one.hits[area] | (change != 0)).any(axis=0))
-            places, hits = one.matched[telling], one.hits[area][:, telling]
-            weights = drawn[:, None, places]
-            right = np.cumsum(weights * hits, axis=-1, dtype=np.int32)  # [step, thresholds, telling]
-            seen = drawn if one.inside[area].all() else drawn * one.inside[area]
-            every = np.cumsum(seen, axis=1, dtype=np.int32)[:, None, places]
-            if change.any():
-                every = every + np.cumsum(weights * change[:, telling], axis=-1, dtype=np.int32)
-            precision[part, area] = np.where(np.isnan(present), np.nan, _average_precision(right, every, objects))
-            recall[part, area] = _last(right) / present
-            for place, limit in enumerate((1, 10) if area == 0 else ()):
-                found = (weights * (hits & (one.ranks[places] < limit))).sum(axis=-1)
-                recall[part, len(_AREAS) + place] = found / present
-    return precision, recall
-
-
-def _average_precision(
-    right: NDArray[np.int32], every: NDArray[np.int32], objects: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the mean of the precision at 101 recalls.
-
-    Args:
-        right: int32 [resamples, thresholds, M], objects found up to each detection.
-        every: the same, detections up to it.
-        objects: int64 [resamples], how many there are.
-    """
-    curve = right / (every + np.spacing(1))
-    curve = np.maximum.accumulate(curve[..., ::-1], axis=-1)[..., ::-1]
-    # how many of the 101 recalls k objects of n reach, in a table: there are few different n
-    numbers, which = np.unique(objects, return_inverse=True)
-    table = np.concatenate(
-        [np.searchsorted(_RECALLS, np.arange(n + 1) / max(n, 1), side="right") for n in numbers]
-    ).astype(np.int32)
-    begins = np.concatenate([[0], np.cumsum(numbers + 1)[:-1]])[which]
-    reached = table[begins[:, None, None] + right]
-    fresh = np.diff(reached, axis=-1, prepend=0)
-    found: NDArray[np.float64] = np.einsum("rtm,rtm->rt", fresh, curve) / len(_RECALLS)
-    return found
-
-
-def _last(values: NDArray[np.int32]) -> NDArray[np.int32]:
-    return values[..., -1] if values.shape[-1] else np.zeros(values.shape[:-1], np.int32)
 
 
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
