@@ -19,8 +19,9 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr int most_helpers = 3; // chosen, not measured: the memory they share is soon the limit
-// A caller and a helper that both poll leave two processors to others.
+// A caller and helpers that poll leave half of the processors to others.
 constexpr int least_helpers_to_poll = 3;
+constexpr int processors_for_two_pollers = 6;
 constexpr microseconds polled{1000};
 // A helper is at its last piece for at most so long; to sleep until then takes longer.
 constexpr microseconds last_piece{100};
@@ -34,13 +35,10 @@ int processors_granted(int there_are) {
                                                  : there_are;
 }
 
-int helpers_of_process() {
+int processors_of_process() {
     cpu_set_t processors;
     CPU_ZERO(&processors);
-    if (sched_getaffinity(0, sizeof processors, &processors) != 0) {
-        return 0;
-    }
-    return std::clamp(processors_granted(CPU_COUNT(&processors)) - 1, 0, most_helpers);
+    return sched_getaffinity(0, sizeof processors, &processors) == 0 ? processors_granted(CPU_COUNT(&processors)) : 1;
 }
 
 void pause() noexcept {
@@ -144,7 +142,7 @@ private:
     Job& job_;
 };
 
-CopyPool::CopyPool(int helpers) : helpers_{helpers}, owner_{getpid()} {
+CopyPool::CopyPool(int helpers, int pollers) : helpers_{helpers}, pollers_{pollers}, owner_{getpid()} {
     threads_.reserve(static_cast<std::size_t>(std::max(helpers, 0)));
 }
 
@@ -155,7 +153,9 @@ CopyPool::~CopyPool() {
 CopyPool& CopyPool::shared() {
     CopyPool* pool = process_pool.load();
     if (pool == nullptr) {
-        auto made = std::make_unique<CopyPool>(helpers_of_process());
+        const int processors = processors_of_process();
+        auto made = std::make_unique<CopyPool>(std::clamp(processors - 1, 0, most_helpers),
+                                               processors < processors_for_two_pollers ? 1 : 2);
         if (process_pool.compare_exchange_strong(pool, made.get())) {
             pool = made.release();
         }
@@ -173,14 +173,14 @@ bool CopyPool::keeps_polling() {
         return false;
     }
     poll_until_ = now + Clock::duration{polled}.count();
-    if (!polling_) {
+    if (polling_ < pollers_) {
         {
             const std::scoped_lock lock{mutex_};
             start();
         }
         posted_.notify_all(); // those that may not poll sleep on
     }
-    return polling_;
+    return polling_ > 0;
 }
 
 void CopyPool::run(std::size_t pieces, const Work& work, const Done& done, Wake wake) {
@@ -227,7 +227,8 @@ void CopyPool::start() {
     const SignalsBlocked blocked;
     try {
         while (threads_.size() < static_cast<std::size_t>(helpers_)) {
-            threads_.emplace_back([this, may_poll = threads_.empty()] { help(may_poll); });
+            const bool may_poll = threads_.size() < static_cast<std::size_t>(pollers_);
+            threads_.emplace_back([this, may_poll] { help(may_poll); });
             pthread_setname_np(threads_.back().native_handle(), "trtw-copy");
         }
     } catch (const std::system_error&) {
@@ -266,13 +267,13 @@ CopyPool::Job* CopyPool::open_job() const noexcept {
 // Returns once there is a new job, or it is time to sleep.
 void CopyPool::poll(std::unique_lock<std::mutex>& lock) noexcept {
     const std::uint64_t known = posts_;
-    polling_ = true;
+    ++polling_;
     lock.unlock();
     while (posts_ == known && !stopping_ && is_polled()) {
         pause();
     }
     lock.lock();
-    polling_ = false;
+    --polling_;
 }
 
 void CopyPool::help(bool may_poll) noexcept {

@@ -26,8 +26,9 @@ public:
     /// done: of all that are by then, as a command for the device takes long. May throw.
     using Done = std::function<void(std::size_t first, std::size_t end)>;
 
-    /// `helpers`: how many threads there may be beside the callers; they start with the first job.
-    explicit CopyPool(int helpers);
+    /// `helpers`: how many threads there may be beside the callers; they start with the first job. So many of them,
+    /// `pollers`, poll for callers that do.
+    explicit CopyPool(int helpers, int pollers = 1);
     ~CopyPool();
     CopyPool(const CopyPool&) = delete;
     CopyPool& operator=(const CopyPool&) = delete;
@@ -38,8 +39,8 @@ public:
     /// Does pieces 0 to `pieces - 1`. No helper is at work on any of them when it returns or throws what `done` threw.
     void run(std::size_t pieces, const Work& work, const Done& done, Wake wake = Wake::yes);
 
-    /// Told of every job of a caller that polls for the device. While they come at least every millisecond, one helper
-    /// polls for the next. Returns whether it does.
+    /// Told of every job of a caller that polls for the device. While they come at least every millisecond, helpers
+    /// poll for the next. Returns whether one does.
     bool keeps_polling();
 
     /// Ends the helpers after the pieces that they are at. Callers go on alone.
@@ -62,6 +63,7 @@ private:
     std::size_t settle(Job& job, std::size_t piece, std::size_t told);
 
     const int helpers_;
+    const int pollers_;
     const pid_t owner_;
     std::mutex mutex_;
     std::condition_variable posted_;
@@ -72,7 +74,7 @@ private:
     std::atomic<std::uint64_t> posts_ = 0;         ///< jobs so far
     std::atomic<Clock::rep> poll_until_ = 0;       ///< of the clock's epoch
     std::atomic<Clock::rep> last_polling_job_ = 0; ///< likewise
-    std::atomic<bool> polling_ = false;
+    std::atomic<int> polling_ = 0;                 ///< helpers that do
 };
 
 /// Work on at least so many bytes is shared between threads. For less, waking them costs more than it saves where one

@@ -156,28 +156,30 @@ TEST_CASE("helpers work beside the caller") {
     CHECK(met);
 }
 
-TEST_CASE("a helper polls while jobs come at short intervals, and takes part without being woken") {
-    CopyPool pool{3};
-    CHECK(wait_until([&] { return pool.keeps_polling(); }));
-    std::atomic<bool> met = false;
-    const auto caller = std::this_thread::get_id();
-    CHECK(wait_until([&] {
-        std::atomic<int> at_work = 0;
-        const bool polled = pool.keeps_polling();
-        pool.run(
-            2,
-            [&](std::size_t) {
-                ++at_work;
-                const auto end = std::chrono::steady_clock::now() + 1ms;
-                while (polled && at_work < 2 && std::chrono::steady_clock::now() < end) {
-                }
-                met = met || (at_work == 2 && std::this_thread::get_id() != caller);
-            },
-            [](std::size_t, std::size_t) {}, CopyPool::Wake::no);
-        return met.load();
-    }));
-    std::this_thread::sleep_for(20ms);
-    CHECK_FALSE(pool.keeps_polling()); // the first job for long
+TEST_CASE("helpers poll while jobs come at short intervals, and take part without being woken") {
+    for (const int pollers : {1, 2}) {
+        CopyPool pool{3, pollers};
+        CHECK(wait_until([&] { return pool.keeps_polling(); }));
+        std::atomic<bool> met = false;
+        CHECK(wait_until([&] {
+            std::atomic<int> at_work = 0;
+            const bool polled = pool.keeps_polling();
+            pool.run(
+                static_cast<std::size_t>(1 + pollers),
+                [&](std::size_t) {
+                    ++at_work;
+                    const auto end = std::chrono::steady_clock::now() + 5ms;
+                    while (polled && !met && std::chrono::steady_clock::now() < end) {
+                        met = at_work > pollers || met;
+                    }
+                    --at_work;
+                },
+                [](std::size_t, std::size_t) {}, CopyPool::Wake::no);
+            return met.load();
+        }));
+        std::this_thread::sleep_for(20ms);
+        CHECK_FALSE(pool.keeps_polling()); // the first job for long
+    }
     CopyPool small{1};
     CHECK_FALSE(small.keeps_polling());
     CHECK_FALSE(small.keeps_polling());
