@@ -10,7 +10,7 @@ from tests.unit.stream.test_stream_input import write_wav
 
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.feeding import normalize
-from trt_workbench.stream.contract.front_ends import SILENCE, front_end
+from trt_workbench.stream.contract.front_ends import SILENCE, SPEECH, front_end
 from trt_workbench.stream.input import code_audio, open_stream
 
 # Of kaldi-native-fbank 1.23.0 with snip_edges off, no dither and high_freq -400: BANDS of FRAMES of AUDIO.
@@ -69,6 +69,17 @@ def test_nemos_bands() -> None:
     document["chunking"]["normalize"] = "window"
     normalize(Contract.model_validate({**document, "schema_version": 3}), found, count)
     assert np.abs(given["input_features"][0, :count].numpy().T - found).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", SPEECH)
+def test_random_features_are_in_the_range_of_speech(kind: str) -> None:
+    document: Any = contract_of("attention")
+    document["symbols"]["F"] = 80
+    document["chunking"] |= {"sample_rate": 16_000, "frame_seconds": 0.01, "features": kind}
+    drawn = open_stream(Contract.model_validate({**document, "schema_version": 3}), "random", 200, 0).signal
+    spoken = front_end(kind, AUDIO, 80)
+    assert abs(drawn.mean() - spoken.mean()) < 3
+    assert 0.5 < drawn.std() / spoken.std() < 2
 
 
 @pytest.mark.parametrize("kind", ["kaldi", "wenet", "nemo", "whisper"])

@@ -13,6 +13,7 @@ from trt_workbench.core.array_files import load_arrays, numpy_dtype
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.memory import require_room
 from trt_workbench.stream.contract.expressions import Expression
+from trt_workbench.stream.contract.front_ends import SPEECH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +93,9 @@ def holds_samples(contract: Contract) -> bool:
 
 
 def noise(contract: Contract, drawn: NDArray[np.float32]) -> NDArray[Any]:
-    """Return a signal of drawn numbers, whose deviation is 1: themselves, or samples that are not loud.
+    """Return a signal of drawn numbers, whose deviation is 1: in the range of speech where its features are known.
+
+    Numbers from elsewhere may drive attention so far that a state of a healthy model changes nothing.
 
     Raises:
         UsageProblem: the signal is one of other whole numbers.
@@ -104,6 +107,9 @@ def noise(contract: Contract, drawn: NDArray[np.float32]) -> NDArray[Any]:
                 f"A random signal is one of real numbers or samples, {name} is {tensor.dtype}; pass one with --input."
             )
         drawn = np.rint(drawn * _SAMPLES)
+    if (features := contract.chunking.features) in SPEECH:
+        mean, deviation = SPEECH[features]
+        drawn = drawn * np.float32(deviation) + np.float32(mean)
     return drawn.astype(numpy_dtype(tensor.dtype))
 
 

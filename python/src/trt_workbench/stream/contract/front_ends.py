@@ -22,6 +22,8 @@ _KALDI_FLOOR = float(np.finfo(np.float32).eps)
 _ICEFALL_HIGH = SAMPLE_RATE / 2 - 400
 SILENCE = {"kaldi": math.log(_KALDI_FLOOR), "wenet": math.log(_KALDI_FLOOR), "nemo": math.log(_NEMO_FLOOR)}
 """What a feature of silence is."""
+SPEECH = {"kaldi": (-7.0, 3.5), "wenet": (14.0, 3.5), "nemo": (-11.0, 3.0)}
+"""About the mean and deviation of features of speech."""
 _BLOCK = 1000
 
 
