@@ -38,6 +38,7 @@ set(TRTW_CUDA_SOURCES
 
 # nvcc. Its host compiler may have another standard library than CXX: none of that library's types in what links them.
 set(TRTW_KERNEL_SOURCES
+  src/run/pixel_pack.cu
   src/run/row_copy.cu
   src/vision/head.cu
   src/vision/head_gpu.cpp
@@ -63,6 +64,7 @@ set(TRTW_TENSORRT_SOURCES
   src/run/call_memory.cpp
   src/run/call_planner.cpp
   src/run/captured_call.cpp
+  src/run/channels_last.cpp
   src/run/context_cache.cpp
   src/run/device_blocks.cpp
   src/run/execution.cpp

@@ -57,7 +57,8 @@ struct Call {
     std::optional<bool> timing = {}; ///< without it the runner's choice
 };
 
-/// Throws UsageProblem for tensors that no call can move: not row-major, or of less than a byte an element.
+/// Throws UsageProblem for tensors that no call can move: neither row-major nor an input with
+/// the channels last, or of less than a byte an element.
 void check_tensors(const std::vector<TensorInfo>& tensors);
 
 /// What can be told without the engine's profiles: that nothing lacks, and that sizes agree. Throws UsageProblem, or
@@ -70,7 +71,7 @@ void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, cons
 struct Timing {
     float enqueue_ms = 0;    ///< host time of the launch alone (graph launch or enqueueV3)
     float h2d_ms = 0;        ///< device time: copying inputs, letterbox included
-    float compute_ms = 0;    ///< device time: the engine
+    float compute_ms = 0;    ///< device time: the engine, and what brings its inputs into their format
     float d2h_ms = 0;        ///< device time: copying outputs
     float end_to_end_ms = 0; ///< host time from the start of submit to the end of wait
 };

@@ -9,10 +9,15 @@ namespace trtw {
 
 enum class Placement : std::uint8_t { centre, top_left, stretch };
 enum class Rounding : std::uint8_t { nearest, down };
-enum class Layout : std::uint8_t { nchw, nhwc };
+enum class Layout : std::uint8_t { nchw, nhwc, hwc8 };
 enum class Channels : std::uint8_t { rgb, bgr };
 enum class Element : std::uint8_t { float32, float16, uint8 };
 using PerChannel = std::array<double, 3>;
+
+/// Values of a pixel in memory; what is beyond its three channels is zero.
+constexpr int pixel_values(Layout layout) noexcept {
+    return layout == Layout::hwc8 ? 8 : 3;
+}
 
 constexpr std::size_t element_bytes(Element element) noexcept {
     return element == Element::float32 ? 4 : element == Element::float16 ? 2 : 1;
@@ -29,7 +34,8 @@ struct LetterboxSpec {
 #undef TRTW_OPTION
 
     [[nodiscard]] std::size_t item_bytes() const noexcept {
-        return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) * 3 * element_bytes(dtype);
+        return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) *
+               static_cast<std::size_t>(pixel_values(layout)) * element_bytes(dtype);
     }
     /// Throws UsageProblem where a value makes no sense.
     void validate() const;

@@ -32,6 +32,9 @@ struct TensorInfo {
     bool on_host = false;         ///< TensorRT reads or writes it in host memory
     bool is_shape_tensor = false; ///< its values decide shapes
     bool is_linear = true;        ///< row-major; otherwise `format` says how it is laid out
+    /// Of a format with the channels (third dimension from the last) last: their number is rounded up to a multiple of
+    /// this, 1 in HWC and 8 in HWC8. 0: another format.
+    std::int64_t channel_group = 0;
     std::string format;
     std::string aliased_input; ///< of an output that TensorRT writes in an input's memory: that input; else empty
     std::vector<ProfileRange> profiles; ///< per profile; of inputs only
@@ -61,6 +64,13 @@ std::int64_t volume(const Shape& shape);
 
 /// Bytes of a tensor in this shape, rounded up to a whole byte. Throws UsageProblem where 64 bits do not hold its bits.
 std::size_t byte_size(const TensorInfo& tensor, const Shape& shape);
+
+inline std::size_t channel_axis(const Shape& shape) noexcept {
+    return shape.size() - 3;
+}
+
+/// Bytes of what the engine reads or writes: as `byte_size`, with the channels that the format adds.
+std::size_t bound_bytes(const TensorInfo& tensor, const Shape& shape);
 
 /// "1x3x224x224"; "scalar" without dimensions.
 std::string shape_text(std::span<const std::int64_t> shape);

@@ -216,6 +216,7 @@ class LetterboxSpec:
         placement: stretch fills the input: no padding, the aspect ratio is not kept.
         pad_value: grey level of the padding, normalised like any other.
         rounding: of the resized sides: half to even, or down.
+        layout: hwc8: eight values a pixel, the last five zero.
     """
 
     height: Final[int]
@@ -228,7 +229,7 @@ class LetterboxSpec:
     scale: Final[float]
     mean: Final[tuple[float, float, float]]
     std: Final[tuple[float, float, float]]
-    layout: Final[Literal["nchw", "nhwc"]]
+    layout: Final[Literal["nchw", "nhwc", "hwc8"]]
     dtype: Final[Literal["float32", "float16", "uint8"]]
     def __init__(
         self,
@@ -243,7 +244,7 @@ class LetterboxSpec:
         scale: float = ...,
         mean: Sequence[float] = (0.0, 0.0, 0.0),
         std: Sequence[float] = (1.0, 1.0, 1.0),
-        layout: Literal["nchw", "nhwc"] = "nchw",
+        layout: Literal["nchw", "nhwc", "hwc8"] = "nchw",
         dtype: Literal["float32", "float16", "uint8"] = "float32",
     ) -> None: ...
 

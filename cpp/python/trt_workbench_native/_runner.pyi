@@ -241,7 +241,7 @@ class EngineTensor:
     def is_shape_tensor(self) -> bool: ...
     @property
     def is_linear(self) -> bool:
-        """Row-major; the runner takes no others."""
+        """Row-major. Of others the runner takes inputs in HWC and HWC8, whose arrays are row-major still."""
     @property
     def format(self) -> str:
         """TensorRT's description of the memory layout."""

@@ -39,7 +39,7 @@ struct Spoken<Channels> {
 };
 template <>
 struct Spoken<Layout> {
-    static inline const Words<Layout> words{{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}};
+    static inline const Words<Layout> words{{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}, {"hwc8", Layout::hwc8}};
 };
 template <>
 struct Spoken<Element> {
@@ -230,7 +230,7 @@ ImageBatch image_batch(const py::sequence& images, const LetterboxSpec& spec) {
 Shape batch_shape(std::size_t count, const LetterboxSpec& spec) {
     const auto images = static_cast<std::int64_t>(count);
     return spec.layout == Layout::nchw ? Shape{images, 3, spec.height, spec.width}
-                                       : Shape{images, spec.height, spec.width, 3};
+                                       : Shape{images, spec.height, spec.width, trtw::pixel_values(spec.layout)};
 }
 
 std::string element_name(Element element) {

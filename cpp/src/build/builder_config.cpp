@@ -11,6 +11,7 @@
 #include "trtw/library.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <span>
 
@@ -295,13 +296,30 @@ void apply_search(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
 #endif
 }
 
+// TensorRT's own words tell neither the tensor nor what to do.
+void check_format(const nvinfer1::ITensor& tensor, const std::string& name, nvinfer1::TensorFormats mask,
+                  const BuildOptions& options) {
+    const nvinfer1::DataType type = tensor.getType();
+    if (mask == 1U << static_cast<std::uint32_t>(TensorFormat::kHWC8) && dtype_bits(type) != 16) {
+        throw UsageProblem("io_formats: '" + name + "' is " + std::string{dtype_name(type)} +
+                           ", and hwc8 is a format of fp16. Give it that type, too (io_types); in a strongly typed " +
+                           "network insert a Cast into the ONNX model.");
+    }
+    if (!std::has_single_bit(mask) && options.profiles.size() > 1) {
+        throw UsageProblem("io_formats: '" + name + "' has a choice of formats, and each profile could take another " +
+                           "one. Name one format, or build an engine for each profile.");
+    }
+}
+
 void apply_formats(const nvinfer1::INetworkDefinition& network, const BuildOptions& options) {
     for (const auto& [name, formats] : options.io_formats) {
         nvinfer1::TensorFormats mask = 0;
         for (const std::string& format : formats) {
             mask |= 1U << static_cast<std::uint32_t>(format_words.at(format, "io_formats"));
         }
-        find_network_io(network, name, "io_formats").setAllowedFormats(mask);
+        nvinfer1::ITensor& tensor = find_network_io(network, name, "io_formats");
+        check_format(tensor, name, mask, options);
+        tensor.setAllowedFormats(mask);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "run/bench_stream.hpp"
 
 #include "device/check.hpp"
+#include "run/channels_last.hpp"
 #include "run/host_array.hpp"
 
 #include <algorithm>
@@ -39,18 +40,23 @@ BenchStream::~BenchStream() {
 }
 
 void BenchStream::allocate(const std::vector<Input>& inputs) {
+    check_tensors(plan_->tensors());
     check_inputs(plan_->inputs(), inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const TensorInfo& tensor = plan_->inputs()[i];
         input_shapes_.push_back(inputs[i].shape);
-        const std::size_t bytes = byte_size(tensor, inputs[i].shape);
+        const std::size_t bytes = bound_bytes(tensor, inputs[i].shape);
         io_.inputs[i].host.reserve(bytes);
         io_.inputs[i].device.reserve(bytes);
+        std::vector<std::byte> apart(tensor.is_linear ? 0 : byte_size(tensor, inputs[i].shape));
+        void* target = tensor.is_linear ? io_.inputs[i].host.data() : apart.data();
         if (inputs[i].strides.empty()) {
-            std::memcpy(io_.inputs[i].host.data(), inputs[i].data, bytes);
+            std::memcpy(target, inputs[i].data, byte_size(tensor, inputs[i].shape));
         } else {
-            copy_strided(io_.inputs[i].host.data(), inputs[i].data, inputs[i].shape, inputs[i].strides,
-                         tensor.bits / 8);
+            copy_strided(target, inputs[i].data, inputs[i].shape, inputs[i].strides, tensor.bits / 8);
+        }
+        if (!tensor.is_linear) {
+            pack_on_host(tensor, inputs[i].shape, target, io_.inputs[i].host.data());
         }
     }
 }
@@ -122,7 +128,7 @@ void BenchStream::wait_for(const Event& start, Clock::time_point host_start) {
 void BenchStream::copy_in(cudaStream_t stream) {
     for (std::size_t i = 0; i < io_.inputs.size(); ++i) {
         const TensorInfo& tensor = plan_->inputs()[i];
-        const std::size_t bytes = byte_size(tensor, input_shapes_[i]);
+        const std::size_t bytes = bound_bytes(tensor, input_shapes_[i]);
         if (!tensor.on_host && bytes > 0) {
             TRTW_CUDA(cudaMemcpyAsync(io_.inputs[i].device.data(), io_.inputs[i].host.data(), bytes,
                                       cudaMemcpyHostToDevice, stream));

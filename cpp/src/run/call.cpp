@@ -17,6 +17,10 @@ void check_images(const TensorInfo& tensor, const Input& input) {
     for (const ImageView& image : input.images) {
         static_cast<void>(letterbox_geometry(image.height, image.width, input.spec));
     }
+    if (!tensor.is_linear && input.spec.layout != Layout::nchw) {
+        throw UsageProblem("Input '" + tensor.name + "' has the format " + tensor.format +
+                           ", in which the letterbox writes images for a model that takes NCHW only.");
+    }
     if (byte_size(tensor, input.shape) != input.images.size() * input.spec.item_bytes()) {
         throw UsageProblem("Input '" + tensor.name + "' has the shape " + bracketed(input.shape) +
                            ", which is not that of its " + std::to_string(input.images.size()) + " images.");
@@ -33,9 +37,10 @@ void check_images(const TensorInfo& tensor, const Input& input) {
 
 void check_tensors(const std::vector<TensorInfo>& tensors) {
     for (const TensorInfo& tensor : tensors) {
-        if (!tensor.is_linear) {
+        if (!tensor.is_linear && !(tensor.is_input && tensor.channel_group > 0)) {
             throw UsageProblem("Tensor '" + tensor.name + "' has the format " + tensor.format +
-                               "; the runner takes row-major tensors. Build the engine without I/O formats.");
+                               "; the runner takes row-major tensors, and inputs in HWC and HWC8. Build the engine "
+                               "without I/O formats.");
         }
         if (tensor.bits == 0 || tensor.bits % 8 != 0) {
             throw UsageProblem("Tensor '" + tensor.name + "' has dtype " + tensor.dtype +

@@ -1,6 +1,7 @@
 #include "run/call_memory.hpp"
 
 #include "device/check.hpp"
+#include "run/channels_last.hpp"
 
 namespace trtw {
 
@@ -101,6 +102,15 @@ void* CallMemory::input_address(const Call& call, std::size_t input) const {
     return plan_->inputs()[input].on_host ? io_.inputs[input].host.data() : io_.inputs[input].device.data();
 }
 
+void CallMemory::pack_inputs(const Call& call, cudaStream_t stream) const {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const TensorInfo& tensor = plan_->inputs()[i];
+        if (!tensor.is_linear && call.inputs[i].source != Source::images) {
+            pack_on_device(tensor, call.inputs[i].shape, input_address(call, i), bound_address(call, i), stream);
+        }
+    }
+}
+
 void* CallMemory::output_address(const Call& call, std::size_t output) {
     if (aliased_[output]) {
         return input_address(call, *aliased_[output]);
@@ -128,7 +138,12 @@ std::shared_ptr<DeviceMemory> CallMemory::output_block(const Call& call, std::si
 void CallMemory::reserve_inputs(const Call& call, const Prepared& entry) {
     for (std::size_t i = 0; i < io_.inputs.size(); ++i) {
         const Source source = call.inputs[i].source;
-        if (is_state_input(i) || (source == Source::device && !moved_[i]) || plan_->inputs()[i].on_host) {
+        const TensorInfo& tensor = plan_->inputs()[i];
+        if (!tensor.is_linear) {
+            count_change(io_.inputs[i].packed.reserve(bound_bytes(tensor, call.inputs[i].shape)));
+        }
+        if (is_state_input(i) || (source == Source::device && !moved_[i]) || tensor.on_host ||
+            (source == Source::images && !tensor.is_linear)) {
             continue;
         }
         count_change(io_.inputs[i].device.reserve(entry.input_bytes[i]));

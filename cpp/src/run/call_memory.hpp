@@ -44,6 +44,12 @@ public:
     void count_change(bool changed = true) noexcept { generation_ += changed ? 1 : 0; }
 
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
+    /// What the engine reads: the input itself, or what is made of it.
+    [[nodiscard]] void* bound_address(const Call& call, std::size_t input) const {
+        return plan_->inputs()[input].is_linear ? input_address(call, input) : io_.inputs[input].packed.data();
+    }
+    /// Enqueues what brings arrays into their inputs' formats.
+    void pack_inputs(const Call& call, cudaStream_t stream) const;
     [[nodiscard]] void* output_address(const Call& call, std::size_t output);
     /// What a caller who takes the output gets. Null where the memory is none of the slot's.
     [[nodiscard]] std::shared_ptr<DeviceMemory> output_block(const Call& call, std::size_t output);

@@ -217,7 +217,7 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
     roamer.set_up = nullptr;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         // State may have no memory yet: no call is refused after it has. An array elsewhere is copied first.
-        if (void* address = memory_->input_address(call, i); address != nullptr && is_aligned(address)) {
+        if (void* address = memory_->bound_address(call, i); address != nullptr && is_aligned(address)) {
             roamer.execution->bind_input(i, address);
         }
     }
@@ -264,7 +264,7 @@ void CallPlanner::give_shapes(ContextCache::Roamer& roamer, const Prepared& entr
 
 void CallPlanner::bind(const Call& call, const Prepared& entry, Execution& execution) {
     for (std::size_t i = 0; i < plan_->inputs().size(); ++i) {
-        execution.bind_input(i, memory_->input_address(call, i));
+        execution.bind_input(i, memory_->bound_address(call, i));
     }
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
         if (entry.output_data_dependent[o]) {

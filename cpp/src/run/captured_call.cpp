@@ -1,6 +1,7 @@
 #include "run/captured_call.hpp"
 
 #include "device/check.hpp"
+#include "run/channels_last.hpp"
 #include "run/profile_choice.hpp"
 #include "trtw/detail/stream.hpp"
 
@@ -44,11 +45,13 @@ CapturedCall::CapturedCall(std::shared_ptr<const Plan> plan, const Call& call, s
     own.synchronize();
     for (std::size_t i = 0; i < copies_.size(); ++i) {
         const Input& input = call.inputs[i];
-        if (is_aligned(input.data)) {
+        if (const TensorInfo& tensor = plan_->inputs()[i]; !tensor.is_linear) {
+            pack_on_device(tensor, input.shape, input.data, copies_[i]->data(), stream);
+        } else if (is_aligned(input.data)) {
             execution_->bind_input(i, const_cast<void*>(input.data)); // TensorRT only reads inputs
             copies_[i].reset();
         } else {
-            TRTW_CUDA(cudaMemcpyAsync(copies_[i]->data(), input.data, byte_size(plan_->inputs()[i], input.shape),
+            TRTW_CUDA(cudaMemcpyAsync(copies_[i]->data(), input.data, byte_size(tensor, input.shape),
                                       cudaMemcpyDeviceToDevice, stream));
         }
     }
@@ -71,7 +74,7 @@ void CapturedCall::check(const Call& call) const {
 
 void CapturedCall::make_inputs(const Call& call, cudaStream_t stream) {
     for (std::size_t i = 0; i < copies_.size(); ++i) {
-        const std::size_t bytes = byte_size(plan_->inputs()[i], call.inputs[i].shape);
+        const std::size_t bytes = bound_bytes(plan_->inputs()[i], call.inputs[i].shape);
         copies_[i] = std::make_unique<DeviceMemory>(bytes);
         TRTW_CUDA(cudaMemsetAsync(copies_[i]->data(), 0, bytes, stream));
     }

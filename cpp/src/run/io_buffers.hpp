@@ -16,6 +16,7 @@ namespace trtw {
 
 struct InputBuffers {
     DeviceBuffer device;
+    DeviceBuffer packed; ///< what the engine reads, of an input that is not row-major
     PinnedBuffer host;
 };
 
@@ -30,7 +31,7 @@ struct IoBuffers {
 
     void add_to(MemoryUse& use) const noexcept {
         for (const InputBuffers& input : inputs) {
-            use.device_inputs += input.device.capacity();
+            use.device_inputs += input.device.capacity() + input.packed.capacity();
             use.pinned_inputs += input.host.capacity();
         }
         for (const OutputBuffers& output : outputs) {

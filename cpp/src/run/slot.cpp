@@ -262,6 +262,7 @@ void Slot::compute(const Call& call, const Prepared& entry, Execution& execution
     if (surroundings_.before) {
         surroundings_.before(stream);
     }
+    memory_.pack_inputs(call, stream);
     execution.enqueue(stream);
     if (surroundings_.after) {
         surroundings_.after([&](std::size_t output) { return memory_.output_address(call, output); },

@@ -24,6 +24,10 @@ void check_pair(const TensorInfo& output, const TensorInfo& input) {
                            ") cannot feed input '" + input.name + "' (" + input.dtype + " " + bracketed(input.shape) +
                            "): dtype and number of dimensions must be equal.");
     }
+    if (!input.is_linear) {
+        throw UsageProblem("State input '" + input.name + "' has the format " + input.format +
+                           "; a state is row-major. Build the engine without I/O formats.");
+    }
     if (output.on_host || input.on_host) {
         throw UsageProblem("State '" + output.name + "' -> '" + input.name +
                            "' is a shape tensor in host memory; it cannot stay on the device.");

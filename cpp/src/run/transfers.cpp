@@ -184,8 +184,11 @@ bool Transfers::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cu
                 TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
             }
             letterboxed = true;
-            page_locked_images_ +=
-                letterbox_.enqueue(input.images, input.spec, memory_->io().inputs[i].device.data(), stream);
+            LetterboxSpec spec = input.spec;
+            if (const TensorInfo& tensor = plan_->inputs()[i]; !tensor.is_linear) {
+                spec.layout = tensor.channel_group == 8 ? Layout::hwc8 : Layout::nhwc;
+            }
+            page_locked_images_ += letterbox_.enqueue(input.images, spec, memory_->bound_address(call, i), stream);
         }
     }
     return letterbox_.pinned_bytes() + letterbox_.device_bytes() != held;

@@ -101,6 +101,24 @@ std::vector<ProfileRange> value_ranges([[maybe_unused]] const nvinfer1::ICudaEng
     return ranges;
 }
 
+// With several profiles each may have a format of its own, where the engine was built with a choice.
+bool has_one_format([[maybe_unused]] const nvinfer1::ICudaEngine& engine, [[maybe_unused]] const char* name,
+                    [[maybe_unused]] int profiles) {
+#if NV_TENSORRT_MAJOR >= 10
+    for (int p = 1; p < profiles; ++p) {
+        if (engine.getTensorFormat(name, p) != engine.getTensorFormat(name)) {
+            return false;
+        }
+    }
+#endif
+    return true;
+}
+
+std::int64_t channel_group(nvinfer1::TensorFormat format) {
+    using nvinfer1::TensorFormat;
+    return format == TensorFormat::kHWC8 ? 8 : format == TensorFormat::kHWC ? 1 : 0;
+}
+
 TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profiles) {
     TensorInfo tensor;
     tensor.name = name;
@@ -111,7 +129,9 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
     tensor.shape = to_vector(engine.getTensorShape(name));
     tensor.on_host = engine.getTensorLocation(name) == nvinfer1::TensorLocation::kHOST;
     tensor.is_shape_tensor = engine.isShapeInferenceIO(name);
-    tensor.is_linear = engine.getTensorFormat(name) == nvinfer1::TensorFormat::kLINEAR;
+    const bool one_format = has_one_format(engine, name, profiles);
+    tensor.is_linear = one_format && engine.getTensorFormat(name) == nvinfer1::TensorFormat::kLINEAR;
+    tensor.channel_group = one_format ? channel_group(engine.getTensorFormat(name)) : 0;
     const char* format = engine.getTensorFormatDesc(name);
     tensor.format = format != nullptr ? format : "";
 #if TRTW_IN_HEADERS(TRTW_TRT_ALIASED_OUTPUTS)

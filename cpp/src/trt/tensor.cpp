@@ -43,6 +43,16 @@ std::size_t byte_size(const TensorInfo& tensor, const Shape& shape) {
     return static_cast<std::size_t>(bits / 8);
 }
 
+std::size_t bound_bytes(const TensorInfo& tensor, const Shape& shape) {
+    if (tensor.channel_group <= 1 || shape.size() < 3) { // a wrong shape is refused elsewhere
+        return byte_size(tensor, shape);
+    }
+    Shape padded = shape;
+    std::int64_t& channels = padded[channel_axis(padded)];
+    channels += (tensor.channel_group - channels % tensor.channel_group) % tensor.channel_group;
+    return byte_size(tensor, padded);
+}
+
 std::string bracketed(const Shape& shape) {
     std::string text = "[";
     for (std::size_t i = 0; i < shape.size(); ++i) {

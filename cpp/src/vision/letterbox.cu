@@ -42,6 +42,12 @@ struct Target {
 };
 static_assert(sizeof(Images) + sizeof(Target) + sizeof(void*) <= 4096);
 
+/// Written at once.
+template <class T>
+struct alignas(8 * sizeof(T)) WidePixel {
+    T values[8];
+};
+
 template <class T>
 __global__ void letterbox_kernel(const __grid_constant__ Images images, Target spec, T* output) {
     const int x = static_cast<int>(blockIdx.x * block_width + threadIdx.x);
@@ -51,11 +57,23 @@ __global__ void letterbox_kernel(const __grid_constant__ Images images, Target s
     }
     int bgr[3];
     grey_levels(images.items[blockIdx.z], spec.pad_value, y, x, bgr);
-    T* item = output + static_cast<std::size_t>(blockIdx.z) * 3 * spec.height * spec.width;
+    const bool is_wide = spec.layout == Layout::hwc8;
+    WidePixel<T> pixel;
+    T* item = output + static_cast<std::size_t>(blockIdx.z) * (is_wide ? 8 : 3) * spec.height * spec.width;
     for (int c = 0; c < 3; ++c) {
-        const int value = bgr[spec.channels == Channels::bgr ? c : 2 - c];
-        store(item, output_index(spec.layout, spec.height, spec.width, c, y, x),
-              normalise(value, spec.normalisation.factor[c], spec.normalisation.offset[c]));
+        const float value = normalise(bgr[spec.channels == Channels::bgr ? c : 2 - c], spec.normalisation.factor[c],
+                                      spec.normalisation.offset[c]);
+        if (is_wide) {
+            store(pixel.values, c, value);
+        } else {
+            store(item, output_index(spec.layout, spec.height, spec.width, c, y, x), value);
+        }
+    }
+    if (is_wide) {
+        for (int c = 3; c < 8; ++c) {
+            store(pixel.values, c, 0.0F);
+        }
+        reinterpret_cast<WidePixel<T>*>(item)[static_cast<std::size_t>(y) * spec.width + x] = pixel;
     }
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,9 @@ void letterbox_as(const ImageView& image, const LetterboxSpec& spec, void* outpu
     const std::vector<Tap> columns = taps(geometry.new_width, image.width);
     const std::vector<Tap> rows = taps(geometry.new_height, image.height);
     Writer<T> writer{spec, output};
+    if (spec.layout == Layout::hwc8) {
+        std::memset(output, 0, spec.item_bytes());
+    }
     writer.fill_with_padding();
     for (int y = 0; y < geometry.new_height; ++y) {
         const Tap row = rows[static_cast<std::size_t>(y)];

@@ -93,7 +93,8 @@ TRTW_HOST_DEVICE std::size_t output_index(Layout layout, int height, int width, 
     const auto row = static_cast<std::size_t>(y);
     const auto column = static_cast<std::size_t>(x);
     const auto c = static_cast<std::size_t>(channel);
-    return layout == Layout::nchw ? (c * h + row) * w + column : (row * w + column) * 3 + c;
+    return layout == Layout::nchw ? (c * h + row) * w + column
+                                  : (row * w + column) * (layout == Layout::hwc8 ? 8 : 3) + c;
 }
 
 } // namespace trtw

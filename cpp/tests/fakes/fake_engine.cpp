@@ -166,11 +166,11 @@ void Execution::enqueue(cudaStream_t stream) {
     // Addresses, and weights that a kernel takes by value, are what they were when it was enqueued.
     const auto context = *context_;
     const float weight = engine.weight;
-    fake::enqueue(stream, [context, weight, compute = engine.compute] {
+    fake::enqueue(stream, [context, weight, tensors = plan_->inputs(), compute = engine.compute] {
         std::vector<fake::Values> inputs;
         for (std::size_t i = 0; i < context.inputs.size(); ++i) {
             const auto* first = static_cast<const float*>(context.inputs[i]);
-            inputs.emplace_back(first, first + volume(context.shapes[i]));
+            inputs.emplace_back(first, first + bound_bytes(tensors[i], context.shapes[i]) / sizeof(float));
         }
         const std::vector<fake::Values> outputs = compute(inputs, weight);
         for (std::size_t o = 0; o < outputs.size(); ++o) {

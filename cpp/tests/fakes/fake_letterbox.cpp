@@ -2,6 +2,7 @@
 #include "fake_cuda.hpp"
 #include "vision/letterbox_kernel.hpp"
 
+#include <cstring>
 #include <vector>
 
 namespace trtw {
@@ -11,6 +12,7 @@ void launch_letterbox(const DeviceImage* images, std::size_t count, const Letter
     fake::enqueue(
         stream, [spec, items = std::vector(images, images + count), to = static_cast<std::uint8_t*>(output)]() mutable {
             for (const DeviceImage& item : items) {
+                std::memset(to, 0, spec.item_bytes());
                 for (int y = 0; y < spec.height; ++y) {
                     for (int x = 0; x < spec.width; ++x) {
                         int bgr[3];

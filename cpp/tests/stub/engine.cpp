@@ -39,6 +39,11 @@ struct Engine final : ICudaEngine, DefaultVCudaEngine {
     TensorLocation getTensorLocation(const char* /*name*/) const noexcept override { return TensorLocation::kDEVICE; }
     bool isShapeInferenceIO(const char* /*name*/) const noexcept override { return false; }
     TensorFormat getTensorFormat(const char* /*name*/) const noexcept override { return TensorFormat::kLINEAR; }
+#if NV_TENSORRT_MAJOR >= 10
+    TensorFormat getTensorFormatV2(const char* /*name*/, std::int32_t /*profile*/) const noexcept override {
+        return TensorFormat::kLINEAR;
+    }
+#endif
     const char* getTensorFormatDesc(const char* /*name*/) const noexcept override { return "Row major linear FP32"; }
     std::int32_t getNbOptimizationProfiles() const noexcept override {
         return static_cast<std::int32_t>(std::max<std::size_t>(content.profiles.size(), 1));

@@ -178,11 +178,15 @@ TEST_CASE("images on the device need no staging memory, and have to be on the le
     JpegDecoder decoder{TRTW_FAKE_NVJPEG, 0};
     LetterboxGpu letterbox;
     const Stream stream;
-    const LetterboxSpec spec = grey_level_spec(8, 8);
+    LetterboxSpec spec = grey_level_spec(8, 8);
+    spec.layout = Layout::hwc8;
     const auto image = decoder.decode(jpeg(50, 40));
-    std::vector<std::uint8_t> found(spec.item_bytes());
+    std::vector<std::uint8_t> found(spec.item_bytes(), 1);
+    std::vector<std::uint8_t> expected(spec.item_bytes());
+    letterbox_cpu(view_of(*image, 0), spec, expected.data());
     letterbox.enqueue(std::vector{view_of(*image, 0)}, spec, found.data(), stream.get());
     stream.synchronize();
+    CHECK(found == expected);
     CHECK(letterbox.pinned_bytes() + letterbox.device_bytes() == 0);
     CHECK_THROWS_AS(letterbox.enqueue(std::vector{view_of(*image, 1)}, spec, found.data(), stream.get()), UsageProblem);
 }

@@ -80,6 +80,29 @@ TEST_CASE("padding is normalised like any grey level") {
     CHECK(out.back() == doctest::Approx((114.0 / 255.0 - 0.5) / 0.25));
 }
 
+TEST_CASE("a pixel of eight values is one of three, and zeros") {
+    std::vector<std::uint8_t> pixels;
+    for (int i = 0; i < 3 * 4 * 3; ++i) {
+        pixels.push_back(static_cast<std::uint8_t>(i * 7));
+    }
+    for (const Element element : {Element::float32, Element::float16, Element::uint8}) {
+        LetterboxSpec spec = grey_level_spec(5, 7);
+        spec.dtype = element;
+        spec.channels = Channels::rgb;
+        const std::vector<std::uint8_t> narrow = run(pixels, 3, 4, spec);
+        spec.layout = Layout::hwc8;
+        const std::size_t size = element_bytes(element);
+        std::vector<std::uint8_t> wide(spec.item_bytes(), 1);
+        REQUIRE(wide.size() == std::size_t{5} * 7 * 8 * size);
+        letterbox_cpu({pixels.data(), 3, 4, 12}, spec, wide.data());
+        std::vector<std::uint8_t> expected(wide.size(), 0);
+        for (std::size_t i = 0; i < narrow.size(); ++i) {
+            expected[i / (3 * size) * 8 * size + i % (3 * size)] = narrow[i];
+        }
+        CHECK(wide == expected);
+    }
+}
+
 TEST_CASE("rows may lie apart") {
     const std::vector<std::uint8_t> tight{1, 2, 3, 4, 5, 6};
     const std::vector<std::uint8_t> apart{1, 2, 3, 99, 99, 4, 5, 6};

@@ -25,7 +25,7 @@ def both(native: Any, spec: Any, images: list[NDArray[np.uint8]]) -> tuple[NDArr
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "hwc8"])
 @pytest.mark.parametrize("placement", ["centre", "top-left", "stretch"])
 @pytest.mark.parametrize("target", [(32, 48), (640, 640), (417, 33)])
 def test_the_gpu_gives_the_bits_of_the_cpu(
