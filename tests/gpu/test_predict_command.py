@@ -10,6 +10,10 @@ from typer.testing import CliRunner
 
 from trt_workbench.app import app
 from trt_workbench.core.documents import read_lines
+from trt_workbench.core.workspace import embedded_model
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.target import examine_target
+from trt_workbench.engine.verdicts import kept_verdict
 from trt_workbench.vision.document import DetectionRecord
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
@@ -67,3 +71,34 @@ def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:
     assert document["verification"]
     plan = document["provenance"]["plan"]
     assert trtw("inspect", plan, "--json") == trtw("inspect-engine", plan, "--json")
+
+
+def test_an_engine_whose_images_have_the_channels_last_finds_what_the_row_major_one_finds(tmp_path: Path) -> None:
+    if (examine_target(0).tensorrt_version or "").startswith("11."):
+        pytest.skip("a strongly typed network keeps the types of its inputs")
+    words = ("--max-batch", 4, "--precision", "fp16", "--optimization-level", 0, "--io-type", "images=fp16")
+    kinds: dict[str, tuple[str, ...]] = {"linear": (), "hwc8": ("--io-format", "images=hwc8")}
+    fixed = ("--backend", "trt", "--conf", "0.01", "--limit", 24, "--batch", 4, "--no-report", "--allow-unverified")
+    scores, found = {}, []
+    for kind, more in kinds.items():
+        plan = tmp_path / f"{kind}.plan"
+        trtw("build-engine", embedded_model(), *words, *more, "-o", plan)
+        made = kept_verdict(read_manifest(plan))
+        assert made is not None
+        assert made.verdict.startswith("right"), made
+        for place in ("device", "host"):
+            out = tmp_path / f"{kind}-{place}"
+            where = ("--preprocess", place, "--postprocess", "host", *fixed)
+            trtw("eval-coco", plan, *where, "--output", out)
+            scores[kind] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["AP"]
+            found.append((out / "predictions.json").read_text(encoding="utf-8"))
+        assert found[-1] == found[-2]  # the letterbox writes what the packing of its array gives
+        assert kind == "linear" or "format of images" in trtw("inspect-engine", plan)
+        trtw("infer-engine", plan, "--duration", 0, "--warmup", 0, "--iterations", 5)
+    assert abs(scores["hwc8"] - scores["linear"]) < 0.02
+    assert scores["hwc8"] > 0.5
+    seen = tmp_path / "boxes"
+    trtw("eval-coco", tmp_path / "hwc8.plan", *fixed, "--output", seen)  # images to boxes on the device
+    metrics = json.loads((seen / "metrics.json").read_text(encoding="utf-8"))
+    assert (metrics["settings"]["preprocess"], metrics["settings"]["postprocess"]) == ("device", "device")
+    assert abs(metrics["AP"] - scores["hwc8"]) < 0.001

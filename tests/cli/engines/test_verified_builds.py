@@ -175,7 +175,9 @@ def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(tmp_path: Path, m
     ("words", "reason"),
     [
         (("--strip-weights",), "built without weights"),
-        (("--io-type", "x=fp16"), "inputs and outputs differ from those of the model"),
+        (("--io-type", "total=fp16"), "inputs and outputs differ from those of the model"),
+        (("--io-format", "x=chw32"), "inputs and outputs differ from those of the model"),
+        (("--io-format", "total=hwc8"), "inputs and outputs differ from those of the model"),
     ],
 )
 def test_what_drawn_inputs_prove_nothing_about_is_unverified(
@@ -184,6 +186,18 @@ def test_what_drawn_inputs_prove_nothing_about_is_unverified(
     found = build(dynamic, *words)["manifest"]["verification"]
     assert found["verdict"] == "unverified"
     assert reason in found["reason"]
+
+
+def test_an_input_of_another_float_type_with_the_channels_last_is_verified(tmp_path: Path) -> None:
+    text = "g (float[N,3,4,6] x) => (float[N,3,4,6] y) { y = Relu(x) }"
+    model, plan = write_onnx(tmp_path / "m.onnx", text), tmp_path / "m.plan"
+    document = build(model, "-o", plan, "--precision", "fp16", "--io-type", "x=fp16", "--io-format", "x=hwc8")
+    assert document["manifest"]["options"]["io_formats"] == {"x": ["hwc8"]}
+    assert document["manifest"]["inputs"][0]["dtype"] == "float16"
+    assert verdict(plan).verdict.startswith("right")
+    (x, _) = json_of("inspect-engine", plan)["engine"]["tensors"]
+    assert (x["dtype"], x["format"]) == ("float16", "hwc8")
+    assert "format of x" in trtw("inspect-engine", plan).stdout
 
 
 @pytest.mark.usefixtures("faulty")

@@ -157,7 +157,8 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
         _build_in_steps(seconds, progress)
     content = Path(model).read_bytes()
     profiles = [{name: list(map(list, dims)) for name, dims in profile.shapes.items()} for profile in options.profiles]
-    header = json.dumps({"version": _version(), "profiles": profiles, **_chance(options)}).encode()
+    given = {"types": options.io_types, "formats": options.io_formats}
+    header = json.dumps({"version": _version(), "profiles": profiles, **given, **_chance(options)}).encode()
     plan = MAGIC + len(header).to_bytes(4, "little") + header + content
     engine = Engine(plan)
     return SimpleNamespace(
@@ -243,8 +244,16 @@ class Engine:
         except Exception as error:
             raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
         self.inputs = tuple(_tensor(node, True, profiles) for node in self.session.get_inputs())
+        for tensor in self.inputs:
+            tensor.dtype = {"fp16": "float16"}.get(header.get("types", {}).get(tensor.name), tensor.dtype)
+            tensor.format = "+".join(header.get("formats", {}).get(tensor.name, [tensor.format]))
         self.outputs = tuple(_tensor(node, False, []) for node in self.session.get_outputs())
         self.tensors = (*self.inputs, *self.outputs)
+
+
+def _computed(engine: Engine, names: list[str] | None, arrays: Mapping[str, Any]) -> list[Any]:
+    typed = {name: array.astype("float32") if array.dtype == "float16" else array for name, array in arrays.items()}
+    return list(engine.session.run(names, typed))
 
 
 def _tensor(node: Any, is_input: bool, profiles: list[dict[str, Any]]) -> SimpleNamespace:
@@ -376,7 +385,7 @@ class Runner:
                 raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
         names = [tensor.name for tensor in self.engine.outputs]
         try:
-            computed = self.engine.session.run(names, arrays)
+            computed = _computed(self.engine, names, arrays)
         except Exception as error:
             raise UsageProblem(f"TensorRT refuses these shapes ({error}).") from error
         found = dict(zip(names, map(_spoiled, computed), strict=True))
@@ -559,7 +568,7 @@ def bench(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> B
 
 
 def _measured(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> BenchResult:
-    engine.session.run(None, dict(inputs))
+    _computed(engine, None, inputs)
     count = 100 * options.streams
     start = np.arange(count) / options.streams
     copy = np.full(count, 0.1 if options.transfers else 0.0)

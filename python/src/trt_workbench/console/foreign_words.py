@@ -36,6 +36,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--optShapes": (_TRTEXEC, _RANGES),
     "--maxShapes": (_TRTEXEC, _RANGES),
     "--loadInputs": (_TRTEXEC, _DATA),
+    "--inputIOFormats": (_TRTEXEC, ("--io-type NAME=fp16 --io-format NAME=hwc8",)),
+    "--outputIOFormats": (_TRTEXEC, ("--io-type NAME=fp16",)),
     "--memPoolSize": (_TRTEXEC, ("--workspace", "--memory-pool")),
     "--builderOptimizationLevel": (_TRTEXEC, ("--optimization-level",)),
     "--timingCacheFile": (_TRTEXEC, ("--timing-cache",)),

@@ -72,6 +72,9 @@ def print_inspection(console: Console, found: Inspection) -> None:
     properties = Table("property", "value", title="Reported by TensorRT")
     for name, value in found.summary.items():
         properties.add_row(name, escape(", ".join(value) if isinstance(value, list) else str(value)))
+    for tensor in found.tensors:
+        if "linear" not in tensor.format.lower():
+            properties.add_row(escape(f"format of {tensor.name}"), escape(tensor.format))
     layers = Table("#", "layer", "type", "outputs", title=f"{counted(len(found.layers), 'layer')}")
     for number, layer in enumerate(found.layers):
         layers.add_row(str(number), *_layer(layer))

@@ -121,6 +121,19 @@ def _joined(found: Verification, earlier: Verification) -> Verification:
     return replace(found, verdict=verdict, shapes=shapes, shapes_left=left)
 
 
+# Row-major, and what the core packs row-major arrays into.
+_FORMATS = {"linear", "hwc", "hwc8"}
+
+
+def _differs(manifest: Manifest) -> bool:
+    """Whether its tensors hold other numbers than the model's; inputs of another floating-point type hold the same."""
+    options = manifest.options
+    floats = {one.name for one in manifest.inputs if one.dtype.startswith(("float", "bfloat"))}
+    formats = {word for words in options.get("io_formats", {}).values() for word in words}
+    named = {*options.get("io_types", {}), *options.get("io_formats", {})}
+    return bool(options.get("direct_io")) or not (named <= floats and formats <= _FORMATS)
+
+
 def _beyond(manifest: Manifest) -> str:
     """Say why drawn inputs would prove nothing about an engine; empty where they do."""
     options = manifest.options
@@ -128,7 +141,7 @@ def _beyond(manifest: Manifest) -> str:
         return "it was built without weights; refit it first"
     if manifest.calibration_sha256:
         return "it was calibrated on data that random inputs do not resemble; verify it with --inputs DATA"
-    if any(options.get(name) for name in ("io_types", "io_formats", "direct_io")):
+    if _differs(manifest):
         return "its inputs and outputs differ from those of the model (--io-type, --io-format, --direct-io)"
     if any("=" in profile for profile in manifest.profiles):
         return "its shapes depend on input values, which are not drawn at random; verify it with --inputs DATA"
