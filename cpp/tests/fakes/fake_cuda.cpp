@@ -116,9 +116,9 @@ void note_copy(const void* to, const void* from) {
 
 std::size_t count_copies(const void* data, std::size_t bytes, auto end) {
     const std::scoped_lock lock{mutex};
-    const auto* begin = static_cast<const std::byte*>(data);
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
     return static_cast<std::size_t>(std::ranges::count_if(
-        copies, [&](const auto& copy) { return copy.*end >= begin && copy.*end < begin + bytes; }));
+        copies, [&](const auto& copy) { return reinterpret_cast<std::uintptr_t>(copy.*end) - begin < bytes; }));
 }
 
 void record(cudaEvent_t event, cudaStream_t stream) {
