@@ -92,6 +92,60 @@ def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:
     held(stderr_of("upgrade", gate, "--from", kept, "--to", stacks / "old", "--backend", "torch", code=2))
 
 
+def test_a_record_that_is_damaged_is_bad_input_and_named(stacks: Path, models: Path) -> None:
+    gate, kept = models / "gate.onnx", models / "kept"
+    stdout_of("upgrade", gate, "--from", stacks / "old", "--record", *_QUICK, "--output", kept)
+    arrays = min((kept / "before" / "gate" / "verify" / "reference").glob("*.npz"))
+    arrays.write_bytes(arrays.read_bytes()[:100])
+    held(stderr_of("upgrade", gate, "--from", kept, "--to", stacks / "new", *_QUICK, code=2))
+
+
+def test_what_only_the_new_stack_takes_is_a_result_of_a_record_too(stacks: Path, models: Path) -> None:
+    kept, run = models / "kept", models / "run"
+    words = ("--from", stacks / "new", "--record", *_QUICK, "--output", kept)
+    assert trtw("upgrade", models / "erf.onnx", *words).exit_code == 1
+    stdout_of("upgrade", models / "erf.onnx", "--from", kept, "--to", stacks / "old", *_QUICK, "--output", run)
+    (erf,) = document(run)["models"]
+    assert (erf["outcome"], erf["before"]["verdict"], erf["after"]["verdict"]) == ("safe", None, "consistent")
+    assert erf["reasons"][0].startswith("Only the new stack takes it; the old one: ")
+
+
+def container(folder: Path, does: str) -> str:
+    """Return the command of a container, which is a script that does something before it runs Python."""
+    script = folder / "container.sh"
+    script.write_text(f'{does}\nshift\nexec {sys.executable} "$@"\n')
+    return f"sh {script}"
+
+
+def test_a_stack_that_starts_no_more_refuses_nothing(models: Path) -> None:
+    gone = models / "gone"
+    does = f"[ -e {gone} ] && {{ echo 'docker: no daemon.' >&2; echo 'See docker run --help' >&2; exit 125; }}"
+    run = models / "run"
+    words = ("--to", container(models, f"{does}\ntouch {gone}"), *_QUICK, "--output", run)
+    result = trtw("upgrade", models / "plain.onnx", *words)
+    assert result.exit_code == 3
+    assert "docker: no daemon. See docker run --help" in result.stderr
+    (plain,) = document(run)["models"]
+    assert (plain["outcome"], plain["before"]["verdict"], plain["after"]["started"]) == ("not run", "consistent", False)
+    assert "refused" not in result.stdout + (run / "report.html").read_text()
+
+
+def test_a_container_without_the_folder_of_the_models_is_bad_input(models: Path) -> None:
+    elsewhere = (
+        f'for one; do shift; set -- "$@" "$(echo "$one" | sed s,{models}/plain.onnx,/nowhere/plain.onnx,)"; done'
+    )
+    held(stderr_of("upgrade", models / "plain.onnx", "--to", container(models, elsewhere), *_QUICK, code=2))
+
+
+def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(models)
+    np.save("x.npy", np.ones((4, 16), np.float32))
+    words = ("--inputs", "x=x.npy", "--to", container(models, "cd /"), *_QUICK, "--no-bisect")
+    run = models / "run"
+    stdout_of("upgrade", "plain.onnx", "--from", stacks / "old", *words, "--output", run)
+    assert document(run)["models"][0]["outcome"] == "safe"
+
+
 def test_this_environment_is_the_new_stack_where_the_old_one_is_another(stacks: Path, models: Path) -> None:
     """In a process of the old stack "." would be the old one, which is then compared with itself."""
     run = models / "run"
@@ -185,6 +239,7 @@ def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkey
         ("absent.onnx", "--to", "."),
         ("plain.onnx", "--to", ".", "--backend", "nonsense"),
         ("plain.onnx", "--to", ".", "--builds", "3"),
+        ("plain.onnx", "--to", ".", "--data", "nowhere"),
     ],
 )
 def test_what_cannot_be_compared_is_said(models: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,11 @@ Kind = Literal["this environment", "Python environment", "TensorRT libraries", "
 HERE = "."
 """What names our own environment."""
 _LIBRARY = "libnvinfer.so*"
-_ASK = """import json, sys
+_ASK = """import json, os, sys
+unseen = [one for one in sys.argv[2:] if not os.path.exists(one)]
+if unseen:
+    print(json.dumps({"unseen": unseen[0]}))
+    sys.exit()
 from trt_workbench.core.errors import WorkbenchError, error_document
 try:
     from trt_workbench import __version__
@@ -106,20 +110,31 @@ class Stack:
             return self.environment["TENSORRT_HOME"]
         return None
 
-    def ask(self, backend: str, timeout_s: float = 300.0) -> dict[str, Any]:
+    def ask(self, backend: str, needed: Iterable[Path] = (), timeout_s: float = 300.0) -> dict[str, Any]:
         """Start the stack, and return the "versions" of a backend there, the "gpus" and the version of "python".
+
+        Args:
+            backend: its name.
+            needed: files and folders that have to be there at the same paths as here.
+            timeout_s: after which it counts as one that does not start.
 
         Raises:
             ComponentMissing: the stack does not start, or its backend cannot serve.
-            UsageProblem: there is no backend of this name.
+            UsageProblem: there is no backend of this name, or something is not there.
         """
+        paths = [str(one.absolute()) for one in needed]
         try:
-            found: dict[str, Any] = ask_command(self.python("-c", _ASK, backend), timeout_s, self.variables)
+            found: dict[str, Any] = ask_command(self.python("-c", _ASK, backend, *paths), timeout_s, self.variables)
         except WorkerFailure as failure:
             raise ComponentMissing(
                 f"The stack does not start: {failure}. Check its command and its packages; its Python must be of the "
                 f"same minor version as this one, or have trt-workbench installed: {self.text}"
             ) from failure
+        if unseen := found.get("unseen"):
+            raise UsageProblem(
+                f"The stack {self.text} does not see {unseen}; give it the folder at the same path, such as by "
+                "`docker run -v DIR:DIR`."
+            )
         if "error" in found:
             kind = error_kind(found["kind"]) or ComponentMissing
             raise kind(f"In the stack {self.text}: {found['error']}")

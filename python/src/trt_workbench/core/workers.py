@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from trt_workbench.core.endings import ended_how, last_words
 from trt_workbench.core.errors import DeviceFailure, WorkbenchError, error_of
 
 if TYPE_CHECKING:
@@ -384,20 +385,8 @@ def ask_command(command: list[str], timeout_s: float, environment: Mapping[str, 
     if ended.code is None:
         raise WorkerFailure(f"no answer within {timeout_s:g} s", TIMEOUT, alive=False)
     if ended.code:
-        said = ended.stderr.strip().splitlines()[-1:] or [f"the process {ended_how(ended.code)}"]
-        raise WorkerFailure(said[0], CRASH, alive=False)
+        raise WorkerFailure(last_words(ended.code, ended.stderr), CRASH, alive=False)
     try:
         return json.loads(ended.stdout.splitlines()[-1])
     except (ValueError, IndexError) as error:
         raise WorkerFailure("its answer cannot be read", CRASH, alive=False) from error
-
-
-def ended_how(code: int) -> str:
-    """Return how a process with this exit code ended, as the end of a sentence; below zero it is a signal's number."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was killed by {name}" + (", probably because memory ran out" if name == "SIGKILL" else "")

@@ -42,6 +42,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "no recommendation",
         "not checked",
         "not proven",
+        "not run",
         "partial",
         "recommended, with doubts",
         "refused by both",

@@ -20,7 +20,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import draw
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.errors import CheckFailed, ComponentMissing
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def upgrade(
 
     A stack is a Python environment, a TensorRT folder, a container, or an earlier run with --record. Each model is
     verified in both at the same shapes with the same inputs, scored on --data, and timed in turns. Exit code 1 if any
-    is wrong, refused, slower or of a lower score afterwards, or not proven.
+    is wrong, refused, slower or of a lower score afterwards, or not proven; 3 if a stack does not start.
     """
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import json_values, write_json
@@ -59,8 +59,10 @@ def upgrade(
     else:
         _show(found, directory)
     if failed := [one for one in found.models if one.outcome in FAILED]:
-        raise CheckFailed(
-            f"{headline(found)} The first, {failed[0].name}: {failed[0].reasons[0].rstrip('.')}. Full report: "
+        lost = [one for one in failed if one.outcome == "not run"]
+        first = (lost or failed)[0]
+        raise (ComponentMissing if lost else CheckFailed)(
+            f"{headline(found)} The first, {first.name}: {first.reasons[0].rstrip('.')}. Full report: "
             f"{directory / 'report.html'}"
         )
     drawing.end()
@@ -81,8 +83,8 @@ def _show(found: Upgrade, directory: Path) -> None:
         table.add_row(
             one.name,
             one.outcome,
-            one.before.verdict or "refused",
-            (one.after.verdict or "refused") if one.after else "-",
+            one.before.word,
+            one.after.word if one.after else "-",
             ratio(one.timed),
             one.reasons[0] if one.reasons and one.outcome != "safe" else "",
         )

@@ -7,8 +7,12 @@ from typing import Any, Literal
 from trt_workbench.core.documents import Open, Strict
 from trt_workbench.quantize import RowScore
 
-Outcome = Literal["safe", "wrong", "refused", "lower score", "slower", "not proven", "refused by both", "recorded"]
-FAILED: frozenset[Outcome] = frozenset({"wrong", "refused", "lower score", "slower", "not proven", "refused by both"})
+Outcome = Literal[
+    "safe", "wrong", "refused", "lower score", "slower", "not proven", "refused by both", "not run", "recorded"
+]
+FAILED: frozenset[Outcome] = frozenset(
+    {"wrong", "refused", "lower score", "slower", "not proven", "refused by both", "not run"}
+)
 
 
 class StackSide(Strict):
@@ -44,14 +48,21 @@ class Checked(Strict):
     Attributes:
         verdict: of verify.json; None where the stack refused the model.
         reason: why it refused it, or the first that is wrong or unproven.
+        started: whether the stack started at all; where it did not, nothing is known of the model.
         shapes: that were compared.
         relative_l2: the largest of all outputs, where they can be compared.
     """
 
     verdict: str | None
     reason: str = ""
+    started: bool = True
     shapes: int = 0
     relative_l2: float | None = None
+
+    @property
+    def word(self) -> str:
+        """The verdict, or what stands in its place."""
+        return self.verdict or ("refused" if self.started else "not run")
 
 
 class Reduced(Strict):

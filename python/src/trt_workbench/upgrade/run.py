@@ -45,31 +45,39 @@ def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, ste
 
     Raises:
         UsageProblem: a file or a stack does not exist, or a record is of other models or settings.
-        ComponentMissing: a stack does not start.
+        ComponentMissing: a stack does not start; once it has, a model's outcome says so.
     """
     named = names_of(models)
     if settings.record == (settings.after is not None):
         raise UsageProblem("Name the stack to compare with by --to, or keep the side of --from by --record.")
     if settings.builds and not runs_plans(settings.backend):
         raise UsageProblem(f"--builds is for backends that build engines, such as trt; {settings.backend} does not.")
+    if lacking := next((one for one in settings.data_files if not one.exists()), None):
+        raise UsageProblem(f"The data set does not exist: {lacking}")
     kept = recorded_side(settings.before)
     if kept and settings.record:
         raise UsageProblem(f"--from is a record already: {settings.before}")
     step("starting the stacks")
     if kept:
-        before = RunningSide.recorded(settings, kept, folder / BEFORE)
+        before = RunningSide.recorded(settings, kept, folder / BEFORE, named)
     else:
-        before = RunningSide.start(settings, settings.before, folder / BEFORE, settings.before_options)
+        before = RunningSide.start(settings, settings.before, folder / BEFORE, settings.before_options, named)
     after = None
     if settings.after:
-        after = RunningSide.start(settings, settings.after, folder / AFTER, settings.after_options)
+        after = RunningSide.start(settings, settings.after, folder / AFTER, settings.after_options, named)
     if after and before.side.gpus != after.side.gpus:
         raise UsageProblem(
             f"The stacks run on different GPUs ({', '.join(before.side.gpus) or 'none'}; "
             f"{', '.join(after.side.gpus) or 'none'}); what differs could be due to either."
         )
     pair = _Pair(settings, before, after, step)
-    found = tuple(pair.model(name, model) for name, model in named.items())
+    try:
+        found = tuple(pair.model(name, model) for name, model in named.items())
+    except UsageProblem as problem:
+        if kept is None:
+            raise
+        # of the copy that this run takes along
+        raise UsageProblem(str(problem).replace(str(folder / BEFORE), str(kept))) from problem
     if pair.built:
         write_json(folder / FILE, BuildGroups(groups=tuple(pair.built)))
     return Upgrade(
@@ -90,8 +98,7 @@ class _Pair:
 
     def model(self, name: str, model: Path) -> Upgraded:
         """Return what became of one model."""
-        sha256 = Model.open(model).sha256
-        first = self._first(name, model, sha256)
+        first = self._first(name, model)
         second, reduced = self._second(name, model) if self._after else (None, None)
         works = first.verdict is not None and (second is None or second.verdict not in (None, WRONG))
         timed = self._timed(name, model) if works and self._settings.repetitions else None
@@ -101,7 +108,7 @@ class _Pair:
         return Upgraded(
             name=name,
             model=str(model),
-            model_sha256=sha256,
+            model_sha256=Model.open(model).sha256,
             outcome=outcome,
             reasons=tuple(reasons),
             before=first,
@@ -111,18 +118,9 @@ class _Pair:
             scored=scored,
         )
 
-    def _first(self, name: str, model: Path, sha256: str) -> Checked:
+    def _first(self, name: str, model: Path) -> Checked:
         if self._before.stack is None:
-            record = self._before.record_of(name)
-            if record is None:
-                raise UsageProblem(f"The record of --from lacks the model; record it, too: {model}")
-            kept = self._before.call_record(record).model_sha256
-            if kept != sha256:
-                raise UsageProblem(
-                    f"The record of --from is of another model of this name ({kept[:12]}); record this one, too: "
-                    f"{model}"
-                )
-            return self._worst(self._before, name, model, self._before.checked(name))
+            return self._before.kept[name]
         self._step(f"{name}: verifying in {self._before.side.stack}")
         ended = self._before.verify(name, model, number=self._before.numbers[0])
         return self._worst(self._before, name, model, self._before.checked(name, ended))
@@ -132,11 +130,8 @@ class _Pair:
         found = [first]
         record = self._before.record_of(name)
         for number in side.numbers[1:] if first.verdict is not None else ():
-            ended = None
-            if side.stack is not None:
-                self._step(f"{name}: verifying build {number} in {side.side.stack}")
-                ended = side.verify(name, model, record, by, number)
-            one = side.checked(name, ended, number)
+            self._step(f"{name}: verifying build {number} in {side.side.stack}")
+            one = side.checked(name, side.verify(name, model, record, by, number), number)
             found.append(one.model_copy(update={"reason": f"build {number}: {one.reason}" if one.reason else ""}))
         return worst(found)
 
@@ -247,6 +242,8 @@ def _outcome(
     scored: ScoredPair | None,
 ) -> tuple[Outcome, list[str]]:
     """Return the worst of what was found, and all of it in sentences."""
+    if lost := next((one for one in (first, second) if one and not one.started), None):
+        return "not run", [lost.reason]
     if second is None:
         refused = first.verdict is None
         return ("refused" if refused else "recorded"), [f"Not taken: {first.reason}"] if refused else []

@@ -67,3 +67,14 @@ class UpgradeSettings:
     ] = field(default_factory=dict)
     builds: BuildsOption = None
     seed: Seed = 0
+
+    @property
+    def data_files(self) -> tuple[Path, ...]:
+        """The data set and its annotations, as far as they are given: a stack's current folder may be another."""
+        return tuple(one.absolute() for one in (self.data, self.annotations) if one)
+
+    @property
+    def input_words(self) -> list[str]:
+        """The options of `verify` for the inputs, with absolute paths behind their names."""
+        parts = (("", "", one) if Path(one).exists() else one.rpartition("=") for one in self.inputs)
+        return [word for name, sign, path in parts for word in ("--inputs", f"{name}{sign}{Path(path).absolute()}")]

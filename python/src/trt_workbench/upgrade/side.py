@@ -11,17 +11,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from trt_workbench.backends.kept_reference import KeptRecord
 from trt_workbench.bench import built_group
 from trt_workbench.core.artefacts import read_bench_run
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
-from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.core.endings import last_words
+from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.files import write_text
 from trt_workbench.core.records import Record
 from trt_workbench.core.stack import Stack
-from trt_workbench.core.workers import ended_how, run_to_end
+from trt_workbench.core.workers import run_to_end
 from trt_workbench.model.opened import Model
-from trt_workbench.upgrade.document import Checked, Reduced, StackSide
+from trt_workbench.upgrade.document import Checked, Reduced, StackSide, Upgrade, Upgraded
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.verify import BisectFindings, CallRecordIndex, VerifyFindings, largest_error
 
@@ -38,10 +40,12 @@ class CommandEnd:
     Attributes:
         code: exit code; None where the time was over.
         error: its message without the marker, else how it ended.
+        started: whether the stack started at all.
     """
 
     code: int | None
     error: str
+    started: bool = True
 
     @property
     def ran(self) -> bool:
@@ -55,18 +59,22 @@ class RunningSide:
     def __init__(self, settings: UpgradeSettings, stack: Stack | None, folder: Path, side: StackSide) -> None:
         """Keep what it is; `folder` has, or gets, a folder for each model."""
         self.stack, self.folder, self.side = stack, folder, side
+        self.kept: dict[str, Checked] = {}  # by model, of a record
         self._settings = settings
 
     @classmethod
-    def start(cls, settings: UpgradeSettings, text: str, folder: Path, options: Mapping[str, Any]) -> RunningSide:
+    def start(
+        cls, settings: UpgradeSettings, text: str, folder: Path, options: Mapping[str, Any], models: Mapping[str, Path]
+    ) -> RunningSide:
         """Start a stack and note in a new folder what it is; `options` of the backend are of this side alone.
 
         Raises:
-            UsageProblem: there is no such stack.
+            UsageProblem: there is no such stack, or it does not see the models or the folder.
             ComponentMissing: it does not start, or has no such backend.
         """
         stack = Stack.open(text)
-        found = stack.ask(settings.backend)
+        folder.mkdir(parents=True)
+        found = stack.ask(settings.backend, (*models.values(), *settings.data_files, folder))
         side = StackSide(
             stack=text,
             kind=stack.kind,
@@ -78,16 +86,15 @@ class RunningSide:
             options={**settings.options, **options},
             builds=settings.builds,
         )
-        folder.mkdir(parents=True)
         write_json(folder / _SIDE, side)
         return cls(settings, stack, folder, side)
 
     @classmethod
-    def recorded(cls, settings: UpgradeSettings, kept: Path, folder: Path) -> RunningSide:
+    def recorded(cls, settings: UpgradeSettings, kept: Path, folder: Path, models: Mapping[str, Path]) -> RunningSide:
         """Read the side that an earlier run recorded, and copy it into this one.
 
         Raises:
-            UsageProblem: it has none, or is of another backend, precision or option.
+            UsageProblem: it is damaged, of another backend, precision or option, or of other models.
         """
         side = read_document(kept / _SIDE, StackSide)
         options = {**settings.options, **settings.before_options}
@@ -99,8 +106,13 @@ class RunningSide:
         if side.builds != settings.builds:
             number = f"--builds {side.builds}" if side.builds else "no --builds"
             raise UsageProblem(f"The record was made with {number}; pass the same, or record again: {kept}")
+        found = {one.name: one for one in read_document(kept.parent / "upgrade.json", Upgrade).models}
+        for name, model in models.items():
+            _require_recorded(kept / name / _VERIFY, found.get(name), model)
         shutil.copytree(kept, folder, symlinks=True)
-        return cls(settings, None, folder, side)
+        made = cls(settings, None, folder, side)
+        made.kept = {name: found[name].before for name in models}
+        return made
 
     @property
     def numbers(self) -> Sequence[int | None]:
@@ -129,7 +141,7 @@ class RunningSide:
             number: of the build.
         """
         settings = self._settings
-        chosen = ["--record", *(word for one in settings.inputs for word in ("--inputs", one))]
+        chosen = ["--record", *settings.input_words]
         if record:  # which has the inputs
             chosen = ["--reference", str(record)]
         if by and self.stack and (seen := self.stack.seen_from(by)):
@@ -141,11 +153,11 @@ class RunningSide:
         chosen += ["--seed", str(settings.seed), "--output", str(self.of(name, _VERIFY, number))]
         return self._run("verify", model, *chosen, by=by, number=number)
 
-    def checked(self, name: str, ended: CommandEnd | None = None, number: int | None = None) -> Checked:
-        """Return what a verification found, which ended as it did now, or in a recorded run."""
+    def checked(self, name: str, ended: CommandEnd, number: int | None = None) -> Checked:
+        """Return what a verification found, and how it ended."""
         file = self.of(name, _VERIFY, number) / "verify.json"
         if not file.is_file():
-            return Checked(verdict=None, reason=ended.error if ended else "the record has no result")
+            return Checked(verdict=None, reason=ended.error, started=ended.started)
         found = read_document(file, VerifyFindings)
         first = next(iter([*found["failures"], *found["unproven"]]), "")
         return Checked(
@@ -222,7 +234,7 @@ class RunningSide:
             number: [one for one in turns if one.repetition % count == number - 1] for number in range(1, count + 1)
         }
         group = built_group(label, records, scores)
-        checked = [self.checked(name, number=one.number) for one in group.builds.builds]
+        checked = [self.checked(name, CommandEnd(None, ""), one.number) for one in group.builds.builds]
         builds = [
             replace(one, verdict=found.verdict, relative_l2=found.relative_l2)
             for one, found in zip(group.builds.builds, checked, strict=True)
@@ -250,8 +262,7 @@ class RunningSide:
     def score(self, name: str, model: Path, number: int | None) -> CommandEnd:
         """Score a vision model on the data set."""
         settings = self._settings
-        places = ["--data", settings.data, "--annotations", settings.annotations]
-        data = places if settings.annotations else ["--data", settings.data]
+        data = [word for pair in zip(("--data", "--annotations"), settings.data_files, strict=False) for word in pair]
         return self._run("eval-vision", model, *data, "--output", self.of(name, _SCORE, number), number=number)
 
     def score_folder(self, name: str, number: int | None) -> Path:
@@ -280,9 +291,27 @@ class RunningSide:
         if ended.code is None:
             return CommandEnd(None, f"it took longer than {settings.time_limit:g} s")
         said = [one for one in ended.stderr.splitlines() if one.strip()]
-        start = next((place for place, one in enumerate(said) if one.startswith("error: ")), len(said) - 1)
-        message = " ".join(said[max(0, start) :]).removeprefix("error: ")
-        return CommandEnd(ended.code, message or f"the process {ended_how(ended.code)}")
+        start = next((place for place, one in enumerate(said) if one.startswith("error: ")), None)
+        if start is not None:
+            return CommandEnd(ended.code, " ".join(said[start:]).removeprefix("error: "))
+        if ended.code:  # a crash of the command, or it never ran
+            try:
+                stack.ask(settings.backend)
+            except WorkbenchError as error:
+                return CommandEnd(ended.code, str(error), started=False)
+        return CommandEnd(ended.code, last_words(ended.code, ended.stderr))
+
+
+def _require_recorded(folder: Path, recorded: Upgraded | None, model: Path) -> None:
+    """Raise UsageProblem unless a model was recorded, as it is now, and the record of its verification is whole."""
+    if recorded is None:
+        raise UsageProblem(f"The record of --from lacks the model; record it, too: {model}")
+    if (sha256 := recorded.model_sha256) != Model.open(model).sha256:
+        raise UsageProblem(
+            f"The record of --from is of another model of this name ({sha256[:12]}); record this one, too: {model}"
+        )
+    if recorded.before.verdict is not None:
+        KeptRecord(folder, CallRecordIndex)
 
 
 def _option(key: str, value: Any) -> str:
