@@ -33,7 +33,10 @@ def test_a_score_is_no_distance_from_itself(evaluated: Make) -> None:
 
 def test_scores_of_other_images_and_of_interrupted_runs_are_not_compared(evaluated: Make) -> None:
     whole = coco_scores(evaluated("a"), 0)
-    fewer = evaluated("b", images=20, settings={"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": 20})
+    limited = {"images": 20, "settings": {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": 20}}
+    with pytest.raises(UsageProblem, match=r"predictions.json has AP 0\.25"):  # which metrics.json has of all images
+        coco_scores(evaluated("other", **limited), 0)
+    fewer = evaluated("b", **limited, AP=0.25)
     with refused(UsageProblem):
         coco_scores(fewer, 0).against(whole)
     with refused(UsageProblem):

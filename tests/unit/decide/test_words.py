@@ -108,18 +108,20 @@ def test_a_gate_that_few_samples_pass_says_so_and_fails_where_certainty_is_asked
     )
 
 
-@pytest.mark.parametrize(("name", "value", "lost"), [("AP", 0.0, True), ("WER", 1.2, True), ("WER", 0.0, False)])
-def test_a_baseline_that_gets_nothing_right_has_nothing_to_lose(name: str, value: float, *, lost: bool) -> None:
+@pytest.mark.parametrize(("name", "value", "guess"), [("AP", 0.0, 0.0), ("WER", 1.2, 1.0), ("WER", 0.0, None)])
+@pytest.mark.parametrize("certain", [False, True])
+def test_on_a_baseline_that_is_a_guess_nothing_is_decided(
+    name: str, value: float, guess: float | None, *, certain: bool
+) -> None:
     rows = [row("fp32", 0, 0, speed(10, 1)), row("int8", 0, 0, speed(5, 2))]
-    rows = [
-        one.model_copy(update={"score": one.score and one.score.model_copy(update={"value": value})}) for one in rows
-    ]
-    found = gate(rows, [name], "images", 0.005, 5000)
-    assert (found.passed, found.certain) == (True, not lost)
-    assert ("there is nothing to lose; check model and data" in found.text) is lost
-    assert gate(rows, [name], "images", 0.005, 5000, certain=True).passed is not lost
+    changes = {"value": value, "guess": guess}
+    rows = [one.model_copy(update={"score": one.score and one.score.model_copy(update=changes)}) for one in rows]
+    found, useful = gate(rows, [name], "images", 0.005, 5000, certain=certain), guess is None
+    assert (found.passed, found.certain) == (useful, useful)
+    assert ("there is nothing to lose; check model and data" in found.text) is not useful
     asked = task() if name == "AP" else WordsTask(Spoken(Path("c.json"), "m.jsonl"))
-    assert any("nothing to lose" in one for one in recommendation(rows, asked, 0.005, 5000).doubts) is lost
+    said = recommendation(rows, asked, 0.005, 5000)
+    assert (said.precision is None, "as good as guessing" in said.sentence) == (not useful, not useful)
 
 
 def test_a_gate_that_is_certain() -> None:

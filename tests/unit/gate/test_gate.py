@@ -74,9 +74,18 @@ def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, st
     half = "\n".join(found[: len(found) // 2]).rstrip(",")
     (tmp_path / "base" / "predictions.json").write_text(f"{head}\n{half}\n{tail}\n")
     text = f"model: shapes-yolov10\nscore:\n{settings}  baseline: {tmp_path / 'base'}\n"
+    said = gate(tmp_path, text, code=2)["checks"][0]["text"]
+    assert "are not of one run" in said
+    metrics["AP"] = float(said.split("predictions.json has AP ")[1][:6])
+    (tmp_path / "base" / "metrics.json").write_text(json.dumps(metrics))
     said = gate(tmp_path, text)["checks"][0]["text"]
     low, high = map(float, said.partition("95 % interval ")[2].rstrip(")").partition(";")[0].split(" to "))
     assert low < -0.1 < high <= 0  # a resample may be of images with equal predictions alone
+
+
+def test_a_score_that_is_a_guess_does_not_pass(scores: tuple[Path, str], tmp_path: Path) -> None:
+    (check,) = gate(tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  conf: 0.9999\n", code=1)["checks"]
+    assert check["text"].startswith("AP 0.0000 is as good as guessing (0), so there is nothing to lose")
 
 
 def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(

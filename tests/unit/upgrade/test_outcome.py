@@ -8,6 +8,16 @@ from trt_workbench.upgrade.run import _outcome, _unstable, worst
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 
+@pytest.mark.parametrize("sides", [(True, False), (False, True), (False, None)])
+def test_where_a_stack_did_not_start_nothing_is_known_of_a_model(sides: tuple[bool, bool | None]) -> None:
+    first, second = (
+        one if one is None else Checked(verdict="right" if one else None, reason="no daemon", started=one)
+        for one in sides
+    )
+    assert first is not None
+    assert _outcome(UpgradeSettings(), first, second, None, None, None) == ("not run", ["no daemon"])
+
+
 def checked(verdict: str | None, relative_l2: float | None = None, stack: str = "new") -> Checked:
     return Checked(verdict=verdict, reason=f"so said the {stack} stack", relative_l2=relative_l2)
 
@@ -67,6 +77,18 @@ def scored(loss: float, ends: tuple[float, float], images: int) -> ScoredPair:
 def test_scores(pair: ScoredPair, apart: float, outcome: str) -> None:
     found, _ = _outcome(UpgradeSettings(), checked("right"), checked("right", apart), None, None, pair)
     assert found == outcome
+
+
+def test_a_score_that_was_no_better_than_a_guess_proves_nothing() -> None:
+    pair = scored(0.0, (0.0, 0.0), 1000)
+    assert pair.before is not None
+    guessed = pair.model_copy(update={"before": pair.before.model_copy(update={"value": 0.0, "guess": 0.0})})
+    found = {
+        apart: _outcome(UpgradeSettings(), checked("right"), checked("right", apart), None, None, guessed)
+        for apart in (0.0, 1e-3)
+    }
+    said = "AP 0.0000 before, as good as guessing (0), so there is nothing to lose; check model and data."
+    assert (found[0.0][0], found[1e-3]) == ("safe", ("not proven", [said]))
 
 
 def test_the_worst_of_several_builds_decides() -> None:

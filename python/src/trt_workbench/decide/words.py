@@ -18,7 +18,6 @@ from trt_workbench.core.statistics.bootstrap import (
 from trt_workbench.core.statistics.comparison import telling_repetitions
 from trt_workbench.decide.document import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
 from trt_workbench.decide.task import Task
-from trt_workbench.stream import RATES
 
 _MOST = 2
 # Below, tenths of a megabyte mean nothing.
@@ -50,6 +49,11 @@ def recommendation(
             backend=None,
             sentence=f"No recommendation, as {BASELINE} has no score{why}.",
             doubts=[],
+        )
+    if worthless := _worthless(rows, task.keep):
+        doubts = _doubts(None, rows, task, max_loss, samples, processor=processor)
+        return Recommendation(
+            precision=None, backend=None, sentence=f"No recommendation, as {worthless}.", doubts=doubts
         )
     usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.counts]
     if not usable:
@@ -93,11 +97,12 @@ def gate(
     ran = [row for row in rows if row.precision != BASELINE and (accept_simulated or not row.simulated)]
     within = [row for row in ran if row.meets]
     counting = [row for row in within if row.counts]
-    worthless = _worthless(rows, keep)
-    sure = [row for row in counting if row.certain and not worthless]
+    sure = [row for row in counting if row.certain]
     names = [row.label for row in counting]
     bound = f"{_listed(keep)} within {max_loss:g} of {BASELINE}"
     number = counted(samples, unit.removesuffix("s"))
+    if worthless := _worthless(rows, keep):
+        return ScoreGate(passed=False, certain=False, rows=[], text=f"Nothing is decided: {worthless}.")
     if not counting:
         real = "" if accept_simulated else " (simulated ones aside)"
         text = f"No lower precision{real} keeps {bound}{_not_counted(within)}{_lost(ran, keep, max_loss)}."
@@ -109,20 +114,18 @@ def gate(
         largest, figure = _largest(best, keep, samples)
         what = "the loss" if len(keep) == 1 else f"the loss of {figure}"
         why = f"with {number} {what} may be up to {_signed(largest)}"
-        if worthless:
-            why = worthless
-        elif largest <= max_loss:
+        if largest <= max_loss:
             why = f"{number} of the {LEAST_UNITS} that an interval needs"
         text = f"{best.label} keeps {bound} on these {unit}, but not for certain: {why}."
     return ScoreGate(passed=bool(sure if certain else counting), certain=bool(sure), rows=names, text=text)
 
 
 def _worthless(rows: Sequence[DecisionRow], keep: Sequence[str]) -> str:
-    """Say that the baseline gets nothing right, so that no precision can lose anything; "" where it does."""
+    """Say that the baseline is no better than a guess, so that no precision can lose anything; "" where it is."""
     for row in rows:
         for name, one in row.kept(keep).items() if row.precision == BASELINE else ():
-            if one.value >= 1 if name in RATES else one.value == 0 and not name.startswith("ece"):
-                return f"{name} of {row.label} is {one.value:.4f}, so there is nothing to lose; check model and data"
+            if one.guess is not None:
+                return f"{name} of {row.label} is {one.value:.4f}, {one.as_good_as_guessing}"
     return ""
 
 
@@ -240,7 +243,7 @@ def _doubts(
     *,
     processor: bool = False,
 ) -> list[str]:
-    doubts = [f"{worthless}."] if (worthless := _worthless(rows, task.keep)) else []
+    doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
     if task.overlap and any(_is_ranged(row) for row in rows):

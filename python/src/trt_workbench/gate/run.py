@@ -20,7 +20,7 @@ from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError,
 from trt_workbench.core.records import Record
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
-from trt_workbench.quantize import coco_scores
+from trt_workbench.quantize import ResampledScore, coco_scores
 from trt_workbench.verify import VerifyFindings, verify
 from trt_workbench.vision import CocoMetrics, eval_coco, task_of
 
@@ -111,17 +111,20 @@ def _scored(model: Path, part: ScorePart, place: Path) -> Found:
     below = {name: (_figure(done.document, name, "score.at_least"), least) for name, least in part.at_least.items()}
     problems = [f"{name} {value:.4f} is below {least}" for name, (value, least) in below.items() if value < least]
     text = f"{main} {score:.4f} on {done.document['images']} images"
+    own = coco_scores(done.directory, done.document["settings"].get("seed", 0))
+    if told := own.against(None).as_good_as_guessing:
+        problems.append(f"{main} {score:.4f} is {told}")
     if part.baseline:
         before = _baseline(part.baseline, done.document)
         known = _figure(before, main, "score.baseline")
         loss = known - score
-        text += f", loss {loss:.4f} against the baseline's {known:.4f} ({_certainty(part, done)})"
+        text += f", loss {loss:.4f} against the baseline's {known:.4f} ({_certainty(part, done, own)})"
         if loss > part.max_loss:
             problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {known:.4f}")
     return _judged(problems, text)
 
 
-def _certainty(part: ScorePart, done: Finished[CocoMetrics]) -> str:
+def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore) -> str:
     """Return the interval of the loss by the same resamples of images on both sides, or why there is none.
 
     Raises:
@@ -131,7 +134,7 @@ def _certainty(part: ScorePart, done: Finished[CocoMetrics]) -> str:
     if not place or not (place / PREDICTIONS).is_file():
         return f"unpaired, without an interval: the baseline has no {PREDICTIONS}; name its run directory"
     found, seed = done.document, done.document["settings"].get("seed", 0)
-    row = coco_scores(done.directory, seed).against(coco_scores(place, seed, places=found))
+    row = own.against(coco_scores(place, seed, places=found))
     if row.loss_ci95 is None:
         return "no resample of the images has this figure"
     doubt = "" if row.loss > part.max_loss or row.keeps(part.max_loss, found["images"]) else "; not certain"

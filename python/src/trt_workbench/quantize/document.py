@@ -42,6 +42,7 @@ class RowScore(Strict):
         loss: by how much it is worse than the baseline's: of most figures that value less this one.
         loss_ci95: 95 % interval of the loss over the same resamples of both (paired); None of the baseline itself.
         counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
+        guess: what guessing gives, where the score is hardly better; None where it is, and where nobody knows.
         figures: further figures by name.
         classes: of a detector, those that have annotations.
         others: further scores on the same samples by name, such as "f1@0.25".
@@ -52,6 +53,7 @@ class RowScore(Strict):
     loss: FiniteFloat
     loss_ci95: Ends | None
     counted: bool = False
+    guess: FiniteFloat | None = None
     figures: dict[str, FiniteFloat | None] = {}
     classes: list[ClassLoss] = []
     others: dict[str, RowScore] = {}
@@ -59,6 +61,13 @@ class RowScore(Strict):
     def kept(self, names: Sequence[str]) -> dict[str, RowScore]:
         """Return the scores of those names, the first of which is its own; fewer where it lacks one."""
         return {names[0]: self, **{name: one for name in names[1:] if (one := self.others.get(name))}}
+
+    @property
+    def as_good_as_guessing(self) -> str:
+        """The end of a sentence about a score that is hardly better than a guess; "" where it is."""
+        if self.guess is None:
+            return ""
+        return f"as good as guessing ({self.guess:.4g}), so there is nothing to lose; check model and data"
 
     def keeps(self, bound: float, count: int) -> bool:
         """Return whether it shows that the loss is at most `bound`, given how many samples it is over.

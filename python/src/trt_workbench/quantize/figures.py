@@ -49,6 +49,7 @@ class SampleScores(Strict):
         nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
         kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
         tokens: how many next tokens each sample has.
+        words: how many there are to choose each of them from; 0 of earlier releases.
         call_ms: median time of a call, milliseconds; None of earlier releases.
     """
 
@@ -60,6 +61,7 @@ class SampleScores(Strict):
     nll: tuple[FiniteFloat, ...] = ()
     kl: tuple[FiniteFloat, ...] = ()
     tokens: int = 0
+    words: int = 0
     call_ms: FiniteFloat | None = None
 
 
@@ -160,6 +162,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
         counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
         worse="grows" if figure == "perplexity" else "falls",
         call_ms=found.call_ms,
+        guess=found.words or None if figure == "perplexity" else None,
     )
 
 
@@ -233,4 +236,4 @@ def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | 
         ours, theirs = (log_softmax(one[:-1]) for one in (own, other))
         nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
         kl.append(float(divergence(ours, theirs).mean()))
-    return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}
+    return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1, "words": found.shape[-1]}

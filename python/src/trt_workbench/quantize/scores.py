@@ -30,6 +30,8 @@ from trt_workbench.vision import (
 
 # Recall says little that AP and AR_100 do not.
 _LEFT_OUT = ("AR_1", "AR_10", "AR_small", "AR_medium", "AR_large")
+# Of most scores, how much better than a guess is still none; of a perplexity, which share of the number of words.
+_NEAR, _NEAR_UNIFORM = 0.01, 0.9
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class ResampledScore:
             perplexity.
         call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
         others: further scores of the same samples by name.
+        guess: what guessing gives; None where nobody knows.
     """
 
     value: float
@@ -62,6 +65,7 @@ class ResampledScore:
     worse: Literal["falls", "rises", "grows"] = "falls"
     call_ms: float | None = None
     others: Mapping[str, ResampledScore] = field(default_factory=dict)
+    guess: float | None = None
 
     def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -85,6 +89,7 @@ class ResampledScore:
             loss=loss,
             loss_ci95=loss_ends,
             counted=counted,
+            guess=self.guess if self._is_guessed(ends) else None,
             figures=dict(self.figures),
             classes=self._classes(reference),
             others={
@@ -93,6 +98,15 @@ class ResampledScore:
                 if name in reference.others
             },
         )
+
+    def _is_guessed(self, ends: tuple[float, float] | None) -> bool:
+        """Whether guessing is as good, or nearly."""
+        if self.guess is None:
+            return False
+        if self.worse == "falls":
+            by_chance = self.guess > 0 and ends is not None and ends[0] <= self.guess
+            return by_chance or self.value <= self.guess + _NEAR
+        return self.value >= self.guess * (1 if self.worse == "rises" else _NEAR_UNIFORM)
 
     def _loss(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.worse == "grows":
@@ -158,19 +172,25 @@ def coco_scores(
     measures, counts = measures_of(task, dataset), draw_counts(len(image_ids), seed)
     where = (image_ids, dataset.truth, dataset.categories, found)
     matches = measures[-1].matches(*where)
-    resampled = matches.main(counts)
+    resampled, main = matches.main(np.concatenate([np.ones_like(counts[:1]), counts])), measures[-1].main[0]
+    if abs(resampled.figures[main][0] - value) > _NEAR:
+        raise UsageProblem(
+            f"predictions.json has {decided_by} {resampled.figures[main][0]:.4f}, metrics.json {value:.4f}; they "
+            f"are not of one run: {directory}"
+        )
     classes = cast("list[dict[str, Any]]", metrics["per_class"])
     rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]
     rows = [classes[place] for place in rated]
     made = ResampledScore(
         value=value,
-        resampled=resampled.figures[measures[-1].main[0]],
+        resampled=resampled.figures[main][1:],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",
         count=len(image_ids),
         figures={name: figures[name] for name in task.figures if name != decided_by and not name.endswith(_LEFT_OUT)},
         classes=tuple((row["name"], row["ground_truths"], row[decided_by]) for row in rows),
-        class_resampled=resampled.by_class[:, rated],
+        class_resampled=resampled.by_class[1:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
+        guess=1 / len(dataset.categories) if decided_by == "top1" else 0.0,
     )
     others = {decided_by: made}
     if any(threshold_in(name) is not None for name in names):  # by the first measure, such as boxes
@@ -184,6 +204,7 @@ def coco_scores(
         value=chosen.value,
         resampled=chosen.resampled,
         worse=chosen.worse,
+        guess=chosen.guess,
         others={name: others[name] for name in names[1:] if name in others},
     )
 
@@ -200,7 +221,13 @@ def _at_thresholds(
     plain = replace(whole, figures={}, classes=(), class_resampled=None)
     figures = [(name, name.partition("@")[0], made[at]) for name, at in asked]
     return {
-        name: replace(plain, value=value, resampled=found.resampled[figure], worse=AT_THRESHOLD[figure])
+        name: replace(
+            plain,
+            value=value,
+            resampled=found.resampled[figure],
+            worse=AT_THRESHOLD[figure],
+            guess=0.0 if AT_THRESHOLD[figure] == "falls" else None,
+        )
         for name, figure, found in figures
         if (value := found.figures[figure]) is not None
     }

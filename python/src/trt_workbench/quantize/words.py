@@ -82,7 +82,13 @@ def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> Resa
     samples = "\n".join(f"{name} {text}" for name, text in zip(found.names, found.right, strict=True))
     made = {
         name: ResampledScore(
-            value=value, resampled=drawn, samples=samples, count=len(found.names), worse="rises", call_ms=found.call_ms
+            value=value,
+            resampled=drawn,
+            samples=samples,
+            count=len(found.names),
+            worse="rises",
+            call_ms=found.call_ms,
+            guess=1.0,  # of a text with nothing in it
         )
         for name, (value, drawn) in found.rates(seed).items()
     }

@@ -277,6 +277,9 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bo
         return []
     if scored.before is None or scored.after is None:
         return [("not proven", f"Not scored: {scored.reason}")]
+    if scored.before.as_good_as_guessing and not equal:
+        told = f"{scored.name} {scored.before.value:.4f} before, {scored.before.as_good_as_guessing}."
+        return [("not proven", told)]
     after, bound = scored.after, settings.max_loss
     ends = after.loss_ci95
     within = f", 95 % interval {ends[0]:.4f} to {ends[1]:.4f}" if ends else ""
