@@ -119,8 +119,12 @@ def test_pixels_are_an_image_and_other_arrays_are_refused(scenes: tuple[Path, Pa
         one, same = model([file, read_image(file)])
         np.testing.assert_array_equal(one.boxes, same.boxes)
         assert (len(one) > 0, one.masks, model.precision) == (True, None, "fp32")
+        assert [len(each) for each in model(one for one in [file])] == [len(one)]  # what can be iterated once
         with refused(tw.UsageProblem):
             model(np.zeros((4, 4, 3), np.float32))  # type: ignore[arg-type]
+        for other in (None, 3, b"", [None], [[file]]):
+            with pytest.raises(tw.UsageProblem, match="or the path of a file, not of type"):
+                model(other)  # type: ignore[call-overload]
 
 
 def test_arrays_go_in_and_come_out(twice: Path) -> None:
@@ -129,8 +133,9 @@ def test_arrays_go_in_and_come_out(twice: Path) -> None:
         with refused(tw.UsageProblem):
             model("street.jpg")
         assert model.run({"x": np.ones((1, 2), np.float32)})["y"].tolist() == [[2, 2]]  # it is still open
-        with refused(tw.UsageProblem):
-            model.run({"z": np.ones((1, 2), np.float32)})
+        for wrong in ({"z": np.ones((1, 2), np.float32)}, np.ones((1, 2), np.float32), {"x": [[1], [1, 2]]}):
+            with refused(tw.UsageProblem):
+                model.run(wrong)
     with refused(tw.UsageProblem):
         model.run({"x": np.ones((1, 2), np.float32)})
 

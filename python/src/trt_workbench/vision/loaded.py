@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,14 +126,14 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
     def __call__(self, images: Image) -> FoundObjects: ...  # type: ignore[overload-overlap] # a path is one image
 
     @overload
-    def __call__(self, images: Sequence[Image]) -> list[FoundObjects]: ...
+    def __call__(self, images: Iterable[Image]) -> list[FoundObjects]: ...
 
-    def __call__(self, images: Image | Sequence[Image]) -> FoundObjects | list[FoundObjects]:
+    def __call__(self, images: Image | Iterable[Image]) -> FoundObjects | list[FoundObjects]:
         """Find what a vision model finds on images, by the steps that `predict` takes, one image after the other.
 
         Args:
             images: an image, or several: the path of a file, or uint8 [height, width, 3] in BGR order, as OpenCV reads
-                files.
+                files and `np.asarray(image.convert("RGB"))[..., ::-1]` makes them of Pillow's images.
 
         Returns:
             What is on the image; of several, a list in their order.
@@ -143,12 +143,13 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
             CheckFailed: the TensorRT engine is wrong, or not verified for single images, or the model returned NaN.
             DeviceFailure: the device failed.
         """
-        if isinstance(images, str | Path | np.ndarray):
+        if isinstance(images, str | bytes | Path | np.ndarray) or not isinstance(images, Iterable):
             return self([images])[0]
         looker, detector = self._prepared()
-        detector.compare_decoders([Path(one) for one in images if not isinstance(one, np.ndarray)])
+        listed = list(images)
+        detector.compare_decoders([Path(one) for one in listed if isinstance(one, str | Path)])
         reader = detector.reader()
-        found = [_named(looker, looker.look(_pixels(one, reader))) for one in images]
+        found = [_named(looker, looker.look(_pixels(one, reader))) for one in listed]
         looker.finish()
         self.notes += [note for note in (*detector.notes, *reader.notes()) if note not in self.notes]
         return found
@@ -178,14 +179,13 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
 
 
 def _pixels(image: Image, reader: ImageReader) -> Pixels:
-    if not isinstance(image, np.ndarray):
+    if isinstance(image, str | Path):
         return reader.anywhere(Path(image))
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-        raise UsageProblem(
-            f"An image is uint8 [height, width, 3] in BGR order, or the path of a file, not {image.dtype} "
-            f"{list(image.shape)}."
-        )
-    return image
+    is_array = isinstance(image, np.ndarray)
+    if is_array and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3 and image.size:
+        return image
+    given = f"{image.dtype} {list(image.shape)}" if is_array else f"of type {type(image).__name__}"
+    raise UsageProblem(f"An image is uint8 [height, width, 3] in BGR order, or the path of a file, not {given}.")
 
 
 def _named(looker: Looker, found: Detections) -> FoundObjects:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.errors import UsageProblem
 
 
 def run_as_given(session: Session, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,14 +26,24 @@ def run_as_given(session: Session, inputs: Mapping[str, Any]) -> dict[str, Any]:
         UsageProblem: as `Session.run`.
         DeviceFailure: the device failed while executing.
     """
+    if not isinstance(inputs, Mapping):
+        example = f"{{{session.inputs[0].name!r}: array}}" if session.inputs else "{}"
+        raise UsageProblem(f"Inputs are given by their names, such as {example}, not as {type(inputs).__name__}.")
     tensors = [one for one in inputs.values() if _is_tensor(one)]
-    given = {name: _as_numpy(one) if _is_tensor(one) else np.asarray(one) for name, one in inputs.items()}
+    given = {name: _as_numpy(one) if _is_tensor(one) else _as_array(name, one) for name, one in inputs.items()}
     outputs = session.run(given)
     if not tensors:
         return outputs
     from trt_workbench.backends.torch.onnx_torch.dtypes import as_torch
 
     return {name: as_torch(array).to(tensors[0].device) for name, array in outputs.items()}
+
+
+def _as_array(name: str, value: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # lists of several lengths
+        raise UsageProblem(f"Input {name} is no array: {error}") from error
 
 
 def _is_tensor(value: Any) -> bool:
