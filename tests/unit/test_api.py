@@ -127,6 +127,15 @@ def test_pixels_are_an_image_and_other_arrays_are_refused(scenes: tuple[Path, Pa
                 model(other)  # type: ignore[call-overload]
 
 
+def test_numbers_are_taken_where_an_option_takes_their_text(scenes: tuple[Path, Path]) -> None:
+    chosen: dict[str, Any] = {"imgsz": 320, "classes": [0, "square"]}
+    with tw.load("shapes-yolov10", backend="ort-cpu", **chosen) as model:
+        found = model(scenes[0].iterdir())
+    assert {label for one in found for label in one.labels.tolist()} == {0, 1}
+    with refused(tw.UsageProblem):
+        tw.load("shapes-yolov10", backend="ort-cpu", **{**chosen, "imgsz": 320.5})
+
+
 def test_arrays_go_in_and_come_out(twice: Path) -> None:
     with tw.load(twice, backend="ort-cpu") as model:
         assert model.run({"x": np.ones((3, 2), np.float32)})["y"].tolist() == [[2, 2]] * 3
