@@ -15,6 +15,7 @@ _TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
 _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
 _OTHERS, _NEMO = "other commands here", "NeMo"
 
+_PLAN = ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")
 Says = tuple[str, ...]
 """What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
 
@@ -26,7 +27,10 @@ def _precision(name: str) -> Says:
 OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--onnx": (_TRTEXEC, ("Give the file alone, without an option.",)),
     "--loadEngine": (_TRTEXEC, ("Give the plan alone, without an option: `trtw infer-engine m.plan`.",)),
-    "--saveEngine": (_TRTEXEC, ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")),
+    "--saveEngine": (_TRTEXEC, _PLAN),
+    "--buildOnly": (_TRTEXEC, ("`trtw build-engine` builds alone, and verifies what it built.",)),
+    "--skipInference": (_TRTEXEC, ("`trtw build-engine` builds alone, and verifies what it built.",)),
+    "--infStreams": (_TRTEXEC, ("--streams",)),
     **{f"--{name}": (_TRTEXEC, _precision(name)) for name in precisions()},
     "--best": (_TRTEXEC, ("`trtw decide` tries every precision.",)),
     "--noTF32": (_TRTEXEC, ("TF32 is off unless you say --precision fp32+tf32.",)),
@@ -58,6 +62,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--rtol": (_POLYGRAPHY, (_TOLERANCE.format("--rtol"),)),
     "--atol": (_POLYGRAPHY, (_TOLERANCE.format("--atol"),)),
     "--load-inputs": (_POLYGRAPHY, _DATA),
+    "--save-engine": (_POLYGRAPHY, _PLAN),
+    "--fold-constants": (_POLYGRAPHY, ("`trtw sanitize-onnx` folds what is constant.",)),
     "model=": (_ULTRALYTICS, ("Give the file alone, without an option.",)),
     "--weights": (_ULTRALYTICS, ("Give the file alone, without an option.",)),
     "source=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
@@ -65,13 +71,21 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "data=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
     "imgsz=": (_ULTRALYTICS, ("--imgsz",)),
     "--img": (_ULTRALYTICS, ("--imgsz",)),
+    "--img-size": (_ULTRALYTICS, ("--imgsz",)),
     "conf=": (_ULTRALYTICS, ("--conf",)),
     "--conf-thres": (_ULTRALYTICS, ("--conf",)),
+    "--iou-thres": (_ULTRALYTICS, ("--iou",)),
     "iou=": (_ULTRALYTICS, ("--iou",)),
     "max_det=": (_ULTRALYTICS, ("--max-dets",)),
     "half=": (_ULTRALYTICS, _precision("fp16")),
     "device=": (_ULTRALYTICS, ("--device", "--option device=1", "`CUDA_VISIBLE_DEVICES=1` chooses the GPU.")),
     "batch=": (_ULTRALYTICS, ("--batch", "--max-batch")),
+    "--batch-size": (_ULTRALYTICS, ("--batch", "--max-batch")),
+    "task=": (_ULTRALYTICS, ("The model itself says what it finds.",)),
+    "mode=": (_ULTRALYTICS, ("`trtw -h` lists the commands.",)),
+    "save=": (_ULTRALYTICS, ("What is found is always kept, in the run directory.",)),
+    "save_txt=": (_ULTRALYTICS, ("What is found is always kept, in the run directory.",)),
+    "name=": (_ULTRALYTICS, ("--output DIR",)),
     "project=": (_ULTRALYTICS, ("--output DIR",)),
     "--save-dir": (_ULTRALYTICS, ("--output DIR",)),
     "--tasks": (_LM_EVAL, ("--text",)),
@@ -92,6 +106,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "trtexec": "build-engine",
     "val": "eval-coco",
     "detect": "predict",
+    "yolo": "predict",
+    "polygraphy": "verify",
     "segment": "predict",
     "benchmark": "bench",
     "lm_eval": "eval-llm",
@@ -115,6 +131,8 @@ def advice(words: Sequence[str], flags: Sequence[str]) -> str | None:
         if name in _BY_NAME and (is_option or is_setting):
             word = text if is_option else f"{name}="
             found[word] = _said(word, *(OPTIONS.get(word) or _BY_NAME[name]), {*flags})
+        elif is_setting and (own := f"--{name.replace('_', '-')}") in flags:  # classes=0
+            found[f"{name}="] = _said(f"{name}=", _ULTRALYTICS, (own,), {*flags})
     return " ".join(found.values()) or None
 
 
