@@ -222,14 +222,25 @@ def test_manifests_that_cannot_be_used(tmp_path: Path, spoken: Path, lines: list
     held(stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines)).splitlines()[-1])
 
 
-def test_audio_that_cannot_be_heard_is_refused_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        # and the rate is what is wrong with it
+        ({"audio": "8k.wav", "duration": 99}, "The audio has 8000 samples/s, but the contract says 16000; resample it"),
+        ({"audio": "tiny.wav"}, "The audio is shorter than a frame: tiny.wav"),
+        ({"audio": "0.wav", "constants": {"language": "en"}}, "The contract has no constant language"),
+    ],
+    ids=["other rate", "no frame", "no constant"],
+)
+def test_what_cannot_be_heard_is_refused_before_anything_runs(
+    tmp_path: Path, spoken: Path, monkeypatch: pytest.MonkeyPatch, line: dict[str, Any], said: str
 ) -> None:
     monkeypatch.setattr(Transcription, "run", None)
+    shutil.copy(spoken / "0.wav", tmp_path)
     write_wav(tmp_path / "8k.wav", np.zeros(8000), 8000)
-    lines = {"audio": "8k.wav", "text": "a", "duration": 99}  # and the rate is what is wrong with it
-    said = stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, lines))
-    assert "The audio has 8000 samples/s, but the contract says 16000; resample it" in said
+    write_wav(tmp_path / "tiny.wav", np.zeros(100))
+    lines = {"audio": "0.wav", "text": "a"}, {**line, "text": "a"}
+    assert said in stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines), code=2)
 
 
 def test_texts_of_punctuation_have_no_word_without_it(tmp_path: Path, spoken: Path) -> None:

@@ -114,9 +114,16 @@ class Speech:
             raise UsageProblem(f"The manifest has no text{said}: {asked.source}")
         self.seconds = [0.0] * len(utterances)
         for one in utterances:
+            contract.constants(one.constants)
             if one.audio is not None:
-                require_rate(contract, read_audio(one.audio, most=0)[1], str(one.audio))
-                read_audio(one.audio, one.offset, one.duration, most=0)
+                self._begin(one, one.audio)
+
+    def _begin(self, one: Utterance, audio: Path) -> None:
+        """Refuse audio of another rate, a part that is not there, and one without a frame."""
+        rate = require_rate(self.contract, read_audio(audio, most=0)[1], str(audio))
+        samples, _ = read_audio(audio, one.offset, one.duration, most=rate)
+        if len(samples) < rate:  # of a second there are frames
+            heard_signal(self.contract, one.name, (samples, rate), self.asked.tail_ms)
 
     def by(self, contract: Contract, path: Path, hop_s: float | None) -> Speech:
         """Return the same utterances by another contract, in the file `path`. Raises UsageProblem as the class."""
