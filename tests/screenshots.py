@@ -23,7 +23,7 @@ from pathlib import Path
 from PIL import Image
 from tasks.benchmarks.upgrade.plant import plant, write_model
 from tests.browser import Browser, browser
-from tests.kept_reports import checked_target, kept
+from tests.kept_reports import checked_target, decided_on_a_gpu, kept
 from tests.run_folders import bench_folder, scored_folder
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.quantize.planted import planted_data, planted_model
@@ -116,8 +116,9 @@ def reports(folder: Path, only: set[str]) -> dict[str, Path]:
     decided = ["decide", "--limit", 40, "--repetitions", 5, "--precisions", "fp32,fp16,int8,int8-mixed,fp8"]
     make: dict[str, Callable[[], Path]] = {
         "eval-coco": lambda: command(folder, "scored", "eval-coco", "--limit", 100, "--output", "scored"),
+        "decide": lambda: decided_on_a_gpu(folder / "decided-on-a-gpu"),
         # on a processor every lower precision is simulated, and none can be recommended
-        "decide": lambda: command(folder, "decided", *decided, "--output", "decided", code=1),
+        "decide-cpu": lambda: command(folder, "decided", *decided, "--output", "decided", code=1),
         "bench": lambda: kept(folder, "bench-h200/vit"),
         "eval-llm": lambda: kept(folder, "eval-llm/perplexity"),
         "eval-stream": lambda: kept(folder, "eval-stream/encoder-ort"),
@@ -138,7 +139,7 @@ def reports(folder: Path, only: set[str]) -> dict[str, Path]:
     }
     made = {kind: one() for kind, one in make.items() if not only or kind in only}
     if not only or "overview" in only:
-        runs = [path.parent for kind, path in made.items() if kind not in ("check-target", "history")]
+        runs = [path.parent for kind, path in made.items() if kind not in ("check-target", "decide", "history")]
         made["overview"] = write_overview(runs, folder / "overview")
     return made
 

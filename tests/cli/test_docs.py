@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -279,5 +280,4 @@ def test_the_pictures_of_reports_are_all_shown_and_small() -> None:
     pictures = list(folder.glob("*.png"))
     assert sorted(shown) == sorted(path.name for path in pictures)
     assert sum(path.stat().st_size for path in pictures) < 2_000_000
-    for kind in {name.rsplit("-", 2)[0] for name in shown}:
-        assert len([name for name in shown if name.startswith(f"{kind}-")]) == 4  # two widths, light and dark
+    assert set(Counter(name.rsplit("-", 2)[0] for name in shown).values()) == {4}  # two widths, light and dark

@@ -104,6 +104,16 @@ def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:
     assert "<b>cat" not in page
 
 
+def test_a_candidate_that_several_runtimes_ran_is_listed_once_and_what_is_unknown_of_the_machine_is_not(
+    run: Path,
+) -> None:
+    rows = [row("int8", 0.001, 5, name, file="c/m.int8.onnx") for name in ("ort-cpu", "torch")]
+    write_json(run / "decision.json", decision(*ROWS, *rows))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert page.count("int8: c/m.int8.onnx") == 1
+    assert "None" not in page[page.index("How it was made") : page.index("The whole environment")]
+
+
 def test_the_search_for_the_mixed_model_has_its_curve_on_the_page(run: Path) -> None:
     points = [
         SearchPoint(

@@ -210,7 +210,19 @@ def test_what_did_not_pass_is_said_first(tmp_path: Path) -> None:
     runs = [write_bench(tmp_path / "bench"), write_run(tmp_path / "night", "gate", gate=gate)]
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     assert '<section class="verdict bad">' in page
-    assert '<p class="first wrap">1 of 2 runs did not pass: gate night: failed.</p>' in page
+    assert '<p class="first wrap">1 of 2 runs did not pass: gate: failed.</p>' in page
+    runs.append(write_run(tmp_path / "day", "gate", gate=gate | {"passed": True}))
+    page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
+    assert '<p class="first wrap">1 of 3 runs did not pass: gate night: failed.</p>' in page
+
+
+def test_a_bench_whose_winners_are_stable_says_so_first_and_what_is_unstable_next(
+    committed: Callable[[str], Path],
+) -> None:
+    page = write_report(committed("bench-h200/vit")).read_text(encoding="utf-8")
+    said = page[page.index('<p class="first wrap">') :]
+    assert said.startswith('<p class="first wrap">Fastest: trt-fp16 at 4 of 4 workloads.</p>')
+    assert said.index("<li") == said.index('<li class="wrap">Unstable: the times of 5 of 24 points are unreliable.')
 
 
 def test_what_is_unstable_in_all_repetitions_is_nowhere_the_fastest(tmp_path: Path) -> None:

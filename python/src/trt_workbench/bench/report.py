@@ -9,7 +9,7 @@ import yaml
 
 from trt_workbench.bench.plots import write_plots
 from trt_workbench.bench.view import Table, tables, winners
-from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.bench.words import executed, leaders, machine, overall, problems, summary, unstable
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.builds import builds_of
 from trt_workbench.report.conditions import measuring_conditions
@@ -36,6 +36,8 @@ def _answer(run: BenchArtefacts, made: list[Table]) -> Headline:
     if worst is None and made:
         shaky = any(row.standing.all_unstable for one in made for row in one.rows)
         worst = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"
+    if worst not in ("wrong", "failed"):  # who is fastest where that is known is the answer
+        said = sorted(said, key=lambda sentence: sentence not in leaders(made))
     return Headline(said, worst)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,7 +112,12 @@ def _collect(directories: list[Path]) -> Overview:
 
 def _said(overview: Overview) -> list[str]:
     """Say what is wrong, who is fastest, and what was scored; nothing where no run has any of these."""
-    bad = [f"{run.command} {run.run_id}: {run.outcome}" for run in overview.runs if tone(run.outcome) == "bad"]
+    names = Counter(run.command for run in overview.runs)
+    bad = [
+        f"{run.command}{f' {run.run_id}' if names[run.command] > 1 else ''}: {run.outcome}"
+        for run in overview.runs
+        if tone(run.outcome) == "bad"
+    ]
     sentences = [f"{len(bad)} of {counted(len(overview.runs), 'run')} did not pass: {', '.join(bad)}."] if bad else []
     wrong = [row["runtime"] for row in overview.problems if row["status"] == "wrong"]
     sentences += [f"Wrong answers: {', '.join(dict.fromkeys(wrong))}."] if wrong else []
