@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from trt_workbench.backends.base import Backend, Session, SessionOptions
 from trt_workbench.backends.images import DecodingSession, ImageTransform, JpegDecoder, Pixels
+from trt_workbench.backends.pooling import PoolingSession
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
@@ -99,6 +100,13 @@ class Detector(AbstractContextManager["Detector"]):
         tensor = self.session.inputs[0]
         asked = self._shapes_asked.get(tensor.name)
         return asked.opt[0] if asked and asked.min[0] == asked.max[0] else tensor.shape[0]
+
+    @property
+    def most_images(self) -> int | None:
+        """How many images an engine takes at once; None where nothing limits them."""
+        if not isinstance(self.session, PoolingSession):
+            return None
+        return self.session.most_rows(self.session.inputs[0].name, (1, *self.family.transform().shape), 0)
 
     @property
     def said(self) -> dict[str, str | None]:

@@ -283,7 +283,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"batch: {self.request.model}"
             )
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
-        return LoopSettings(batch_size(self.request, self.detector.backend, fixed), workers)
+        size = batch_size(self.request, self.detector.backend, fixed)
+        return LoopSettings(size if asked else min(size, self.detector.most_images or size), workers)
 
     def _notes(self) -> list[str]:
         notes = []

@@ -104,7 +104,8 @@ class CocoSettings(DetectorSettings):
     batch: Annotated[
         int | None,
         Setting(
-            "Images per inference; by default the model's fixed batch, else 1 on ort-cpu and 8 elsewhere.",
+            "Images per inference; by default the model's fixed batch, else 1 on ort-cpu and 8, or the engine's most, "
+            "elsewhere.",
             _SPEED,
             min=1,
         ),
