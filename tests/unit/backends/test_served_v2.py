@@ -18,6 +18,7 @@ from tests.v2_server import V2Server
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.served.address import TOKEN
+from trt_workbench.backends.served.datatypes import from_numbers
 from trt_workbench.backends.served.v2 import V2Backend
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 
@@ -287,3 +288,49 @@ def test_a_connection_that_the_server_ended_in_between_is_opened_again(model: Pa
 
 def test_it_always_serves_and_says_which_client_it_has() -> None:
     assert V2Backend().availability().ok
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        ([1, 2.5], "int64"),
+        ([1, 1e30], "int64"),
+        ([1, float("nan")], "int32"),
+        ([1, 300], "uint8"),
+        ([1, 300.0], "uint8"),
+        ([1, -1], "uint8"),
+        ([1, 2**70], "int64"),
+        (["1", "2"], "int64"),
+        (["1.5", "2"], "float32"),
+        ([None, 1.5], "float32"),
+        ([True, False], "float32"),
+        ([True, False], "int64"),
+        ([0, 2], "bool"),
+        ([0.5, 1], "bool"),
+        (["true", "false"], "bool"),
+        ([1, [2]], "float32"),
+        ([1, 2, 3], "int64"),
+        ({"a": 1}, "int64"),
+    ],
+)
+def test_numbers_that_a_type_does_not_hold_are_refused(data: Any, dtype: str) -> None:
+    with refused(DeviceFailure):
+        from_numbers("y", data, dtype, [2])
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        ([1.0, -2.0], "int64"),
+        ([2**63 - 1, -(2**63)], "int64"),
+        ([2**64 - 1, 0], "uint64"),
+        ([1, 0], "bool"),
+        ([True, False], "bool"),
+        ([1, 10**20], "float32"),
+        ([[1], [2.5]], "float64"),
+    ],
+)
+def test_numbers_of_json_keep_their_values(data: Any, dtype: str) -> None:
+    found = from_numbers("y", data, dtype, [2])
+    assert found.dtype == np.dtype(dtype)
+    assert found.tolist() == np.array(data, object).reshape(-1).astype(dtype).tolist()

@@ -38,12 +38,27 @@ def as_numbers(array: NDArray[Any]) -> list[Any]:
 
 def from_numbers(name: str, data: Any, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
     """Return an output that came as a list, flat or nested. Raises DeviceFailure if it is not what it says."""
+    kind = numpy_dtype(dtype)
     try:
-        with np.errstate(over="ignore"):  # infinity, which is looked for in every output
-            found = np.array(data, numpy_dtype(dtype)).reshape(tuple(shape))
+        came = np.array(data)
+        if came.dtype.kind == "f" and kind.kind in "iu":  # whole numbers above 2^53 stay as they are
+            came = np.array(data, object)
+        if wrong := _no_numbers(came, kind):
+            raise TypeError(f"it holds {wrong[0]!r}")
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity, which is looked for in every output
+            found = came.astype(kind).reshape(tuple(shape))
     except (TypeError, ValueError, OverflowError) as error:
         raise _broken(name, dtype, shape, str(error)) from error
+    if kind.kind in "biu" and (other := came.reshape(-1)[found.reshape(-1) != came.reshape(-1)]).size:
+        raise _broken(name, dtype, shape, f"it holds {other[0]}")
     return found
+
+
+def _no_numbers(came: NDArray[Any], kind: np.dtype[Any]) -> list[Any]:
+    """Return what is no number among what JSON held: texts, nulls and objects, or truth values of another type."""
+    if came.dtype.kind == "O":
+        return [one for one in came.flat if type(one) not in (int, float)]
+    return came.reshape(-1)[:1].tolist() if came.dtype.kind == "U" or (came.dtype.kind == "b" != kind.kind) else []
 
 
 def from_bytes(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
