@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -126,6 +127,7 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     ("words", "needed"),
     [
         (["model.plan"], set()),
+        (["bare.plan", "--trust"], set()),  # which prints a note
         (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock", "pynvml"} | VALIDATION),
     ],
 )
@@ -145,6 +147,7 @@ def test_the_first_result_of_an_engine_waits_for_few_imports(
         subprocess.run(call, cwd=tmp_path, env=environment, check=True, capture_output=True)
 
     trtw("build-engine", "model.onnx", "-o", "model.plan")
+    shutil.copy(tmp_path / "model.plan", tmp_path / "bare.plan")
     trtw("infer-engine", *words, "--no-bench")
     modules = set((tmp_path / "modules").read_text(encoding="utf-8").splitlines()[-1].split())
     assert "trt_workbench.engine.loading" in modules

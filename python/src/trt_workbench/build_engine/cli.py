@@ -15,9 +15,9 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
+    note,
     print_json,
     print_line,
-    print_note,
     say,
     single_command_app,
     stderr_console,
@@ -172,10 +172,7 @@ def _build(prepared: PreparedBuild, *, force: bool, time_limit_s: float | None) 
     from trt_workbench.build_engine.progress import build_progress
     from trt_workbench.engine.builder import build
 
-    notes = stderr_console()
-
-    with build_progress(notes) as progress:
-        note = partial(print_note, notes)
+    with build_progress(stderr_console()) as progress:
         return build(prepared, force=force, progress=progress, note=note, time_limit_s=time_limit_s)
 
 
@@ -184,10 +181,9 @@ def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verificatio
         return None
     from trt_workbench.verify import PlanRequest, verdict_of_build
 
-    notes = stderr_console()
     request = PlanRequest(plan, model, "full" if verify == "full" else "quick", device=device)
     with waiting("Verifying") as update:
-        return verdict_of_build(request, partial(print_note, notes), lambda label: update(f"Verifying at {label}"))
+        return verdict_of_build(request, note, lambda label: update(f"Verifying at {label}"))
 
 
 def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool) -> None:

@@ -333,7 +333,7 @@ def stdout_console(*, quiet: bool) -> Console:
     class Whole(Console):
         def render_str(self, text: str, **more: Any) -> Text:
             # names in tables come from files
-            return super().render_str("\n".join(map(printable, text.split("\n"))), **more)
+            return super().render_str(_whole(text), **more)
 
         def print(self, *objects: Any, **more: Any) -> None:
             for table in (one for one in objects if isinstance(one, Table)):
@@ -345,7 +345,7 @@ def stdout_console(*, quiet: bool) -> Console:
 
 
 def stderr_console() -> Console:
-    """Return the console for progress and notes."""
+    """Return the console for progress."""
     from rich.console import Console
 
     return Console(stderr=True)
@@ -356,7 +356,11 @@ def print_line(console: Console, text: str) -> None:
 
     What does not print is escaped.
     """
-    console.print("\n".join(map(printable, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
+    console.print(_whole(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def _whole(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def print_report(console: Console, directory: Path) -> None:
@@ -365,19 +369,14 @@ def print_report(console: Console, directory: Path) -> None:
         print_line(console, f"Report: {directory / 'report.html'}")
 
 
-def print_note(console: Console, text: str) -> None:
-    """Print `text` as a note."""
-    print_line(console, f"note: {text}")
-
-
 def note(text: str) -> None:
     """Print `text` as a note on stderr."""
-    print_note(stderr_console(), text)
+    say(f"note: {text}")
 
 
 def say(text: str) -> None:
-    """Print `text` on stderr."""
-    print_line(stderr_console(), text)
+    """Print `text` on stderr as it is. What does not print is escaped."""
+    sys.stderr.write(_whole(text) + "\n")  # rich, imported for a note, takes longer than to open a plan
 
 
 def say_if_allowed(*, allow_unverified: bool) -> None:

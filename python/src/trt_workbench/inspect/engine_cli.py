@@ -11,9 +11,8 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
+    note,
     print_json,
-    print_note,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.core.errors import UsageProblem
@@ -70,8 +69,8 @@ def show_plan(
     found = None
     if not manifest_only:
         found = inspect_plan(checked, allow_host_code=allow_host_code, device=device, plugins=plugins)
-    for note in (*checked.notes, *(found.notes if found else ())):
-        print_note(stderr_console(), note)
+    for text in (*checked.notes, *(found.notes if found else ())):
+        note(text)
     if as_json:
         print_json(_document(plan, checked, found))
         return

@@ -33,9 +33,7 @@ def report(
     directories gets history.html: medians and scores over dates or commits, with the runs from which on they changed.
     """
     from trt_workbench.core.artefacts import foreign_files
-    from trt_workbench.decide import write_decision
     from trt_workbench.overview.history import holds_runs, write_history
-    from trt_workbench.overview.report import check_folder, write_overview
     from trt_workbench.report.reports import write_report
 
     folders = [directory for directory in directories if directory.is_dir() and holds_runs(directory)]
@@ -43,12 +41,17 @@ def report(
     if output is not None and folders[1:]:
         raise UsageProblem(f"--output takes the history of one folder, not of {len(folders)}: {output}")
     if output is not None and runs:
+        from trt_workbench.overview.report import check_folder
+
         check_folder(output)
     written = []
     for directory in runs:
         with foreign_files(directory):
             written.append(write_report(directory))
     if output is not None and runs:
+        from trt_workbench.decide import write_decision
+        from trt_workbench.overview.report import write_overview
+
         written.append(write_overview(runs, output))
         if page := write_decision(runs, output, max_loss):
             written.append(page)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     OutputOption,
     handled,
+    note,
     print_json,
-    print_note,
-    stderr_console,
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.profile.settings import ProfileRequest
@@ -31,7 +28,7 @@ def profile(
     """
     from trt_workbench.profile.run import profile as run_profile
 
-    directory = run_profile(request, output, partial(print_note, stderr_console()))
+    directory = run_profile(request, output, note)
     drawing = draw(directory, debug=debug)
     from trt_workbench.profile.tables import document, print_profile
 

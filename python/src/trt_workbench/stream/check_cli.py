@@ -11,11 +11,10 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    note,
     print_json,
     print_line,
-    print_note,
     print_report,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
@@ -50,7 +49,6 @@ def check_contract(
     with run_directory("check-contract", output) as run:
         with waiting("Checking") as update:
             try:
-                note = partial(print_note, stderr_console())
                 found = run_checks(settings, lambda name: update(f"Checking: {name}"), note)
             except Contradictions as error:
                 if as_json:

@@ -13,11 +13,10 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    note,
     print_json,
     print_line,
-    print_note,
     print_report,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
@@ -81,18 +80,15 @@ def verify(
     if shard:
         _one_shard(request, shard, output, alone=bisect or ways.wanted, as_json=as_json)
         return
-    notes = stderr_console()
     bisected = tried = None
     with run_directory("verify", output) as run:
         # the device of this process stays as it is, whatever a wrong engine does to its own
         if bisect or ways.wanted or settings.stack:
             with waiting("Verifying"):
-                found = verified_apart(request, run.path, partial(print_note, notes))
+                found = verified_apart(request, run.path, note)
         else:
             with waiting("Opening") as update:
-                found = run_verify(
-                    request, run.path, partial(print_note, notes), lambda label: update(f"Verifying at {label}")
-                )
+                found = run_verify(request, run.path, note, lambda label: update(f"Verifying at {label}"))
         write_json(run.path / "verify.json", found.document)
         if bisect:
             carry_state(run.destination, run.path)
@@ -133,7 +129,6 @@ def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alo
     def tried(folder: Path) -> Path:
         with run_directory(COMMAND, folder) as run:
             with waiting("Opening") as update:
-                note = partial(print_note, stderr_console())
                 verify_shard(request, shard, run.path, note, lambda label: update(f"Verifying at {label}"))
             return run.commit("complete", shard=str(shard))
 

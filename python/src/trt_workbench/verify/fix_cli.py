@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_workbench.console.common import print_line, print_note, stderr_console, stdout_console
+from trt_workbench.console.common import note, print_line, stdout_console
 from trt_workbench.console.progress import waiting
 from trt_workbench.verify.settings import FixSettings
 
@@ -43,10 +42,9 @@ def run_fix(
     from trt_workbench.verify.fixed_files import result_name, write_fixed
     from trt_workbench.verify.workarounds import fixed
 
-    notes, folder = stderr_console(), directory / FIX
+    folder = directory / FIX
     folder.mkdir(exist_ok=True)
     with waiting("Trying workarounds") as update:
-        note = partial(print_note, notes)
         tried = fixed(
             request,
             folder,
