@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.test_bench import MEASURE, write_model
 from tests.in_app import json_of, measured, stderr_of, stdout_of
+from tests.shards import edited, with_other_digit
 from tests.texts import held
 
 from trt_workbench.bench.run import BenchRun
@@ -53,7 +54,10 @@ def test_what_is_missing_is_said_and_changes_are_found(config: Path, tmp_path: P
     held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged"))
     assert json_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial")["shards"]["missing"] == [1]
     assert "Missing or half done: 1/2." in (tmp_path / "merged" / "report.html").read_text()
+    with_other_digit(tmp_path / "0" / "records.jsonl", '_ms": ')
+    held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial"))
     (tmp_path / "0" / "records.jsonl").write_text("")
+    edited(tmp_path / "0")
     held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial"))
     held(stderr_of("bench", "--resume", tmp_path / "0", "--shard", "0/2"))
     held(stderr_of("bench", config, "--shard", "0/2"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
+from tests.shards import edited, with_other_digit
 from tests.texts import held
 
 from trt_workbench.llm.outcome import ScoredBackend, failures_of, rows_of
@@ -52,17 +53,23 @@ def test_a_shard_is_done_once_and_missing_ones_are_named(words: Any, tmp_path: P
     held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged"))
     metrics = json_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial", "--no-report")
     assert (metrics["status"], metrics["bits_per_byte"]) == ("partial", None)
-    records = tmp_path / "1" / "records.jsonl"
+    merge = ("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial")
+    records, document = tmp_path / "1" / "records.jsonl", tmp_path / "1" / "shard.json"
+    # a sum of the records, and a score that would be merged
+    for file, after in ((records, '"nll": '), (document, '"parts"')):
+        known = with_other_digit(file, after)
+        held(stderr_of(*merge))
+        file.write_text(known)
     lines = records.read_text().splitlines(keepends=True)
     records.write_text("".join(lines[:-1]))
-    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    edited(tmp_path / "1")
+    held(stderr_of(*merge))
     records.write_text("".join([*lines[:-1], lines[-1][:20]]))
-    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    edited(tmp_path / "1")
+    held(stderr_of(*merge))
     records.write_text("".join(lines))
-    document = json.loads((tmp_path / "1" / "shard.json").read_text())
-    document["whole"]["backends"][1]["parts"].pop()
-    (tmp_path / "1" / "shard.json").write_text(json.dumps(document))
-    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    edited(tmp_path / "1", lambda document: document["whole"]["backends"][1]["parts"].pop())
+    held(stderr_of(*merge))
 
 
 def test_the_gate_is_of_the_whole(words: Any, tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.shards import edited, with_other_digit
 from tests.texts import held
 
+from trt_workbench.core.array_files import save_arrays
 from trt_workbench.core.counts import counted
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -84,10 +87,16 @@ def test_a_done_shard_is_not_done_again(coco: Any, sharded: Any) -> None:
 
 def test_half_a_shard_is_done_again(sharded: Any) -> None:
     (place,) = sharded(2, only=[0])
-    document = json.loads((place / "shard.json").read_text())
-    (place / "shard.json").write_text(json.dumps({**document, "done": 1}))
+    edited(place, lambda document: document.update(done=1))
     assert sharded(2, only=[0]) == [place]
     assert json.loads((place / "shard.json").read_text())["done"] == 2
+
+
+def test_a_done_shard_that_was_changed_is_done_again(sharded: Any) -> None:
+    (place,) = sharded(2, only=[0])
+    known = with_other_digit(place / "predictions.json")
+    assert sharded(2, only=[0]) == [place]
+    assert (place / "predictions.json").read_text() == known
 
 
 def test_a_shard_needs_a_place_and_has_no_report(sharded: Any) -> None:
@@ -108,8 +117,7 @@ def test_what_is_missing_or_there_twice(coco: Any, sharded: Any) -> None:
 def test_what_is_there_is_merged_on_request(coco: Any, sharded: Any) -> None:
     sharded(4, only=[0, 2, 3])
     place = coco.root / "shards" / "3-of-4"
-    document = json.loads((place / "shard.json").read_text())
-    (place / "shard.json").write_text(json.dumps({**document, "end": document["end"] + 1}))
+    edited(place, lambda document: document.update(end=document["end"] + 1))
     merged = coco.root / "merged"
     metrics = json_of("merge", coco.root / "shards", "-o", merged, "--partial")
     assert metrics["status"] == "partial"
@@ -125,16 +133,17 @@ def test_shards_of_other_runs_are_refused(coco: Any, sharded: Any) -> None:
     merged = coco.root / "merged"
 
     def changed(name: str, value: Any) -> str:
-        document = json.loads((first / "shard.json").read_text())
-        *parents, key = name.split(".")
-        part = document
-        for parent in parents:
-            part = part[parent]
-        assert part[key] != value
-        part[key] = value
+        def change(document: dict[str, Any]) -> None:
+            *parents, key = name.split(".")
+            for parent in parents:
+                document = document[parent]
+            assert document[key] != value
+            document[key] = value
+
         place = coco.root / "changed"
-        shutil.copytree(first, place, dirs_exist_ok=True)
-        (place / "shard.json").write_text(json.dumps(document))
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(first, place)
+        edited(place, change)
         return stderr_of("merge", place, other, third, "-o", merged)
 
     held(changed("asked.model_sha256", "0" * 64))
@@ -151,31 +160,39 @@ def test_damaged_shards_are_refused(coco: Any, sharded: Any) -> None:
     first, other = sharded(2)
     merged = coco.root / "merged"
 
-    def damaged(name: str, text: str | None) -> str:
+    def copied() -> Path:
         place = coco.root / "damaged"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(first, place)
+        return place
+
+    def damaged(name: str, text: str | None) -> str:
+        place = copied()
         if text is None:
             (place / name).unlink()
         else:
             (place / name).write_text(text)
         return stderr_of("merge", place, other, "-o", merged, "--no-report")
 
-    lines = (first / "records.jsonl").read_text().splitlines(keepends=True)
+    def forged(change: Callable[[Path, dict[str, Any]], object]) -> str:
+        place = copied()
+        edited(place, lambda document: change(place, document))
+        return stderr_of("merge", place, other, "-o", merged, "--no-report")
+
     held(damaged("run.json", None))
     held(damaged("shard.json", None))
     held(damaged("shard.json", "{"))
-    held(damaged("records.jsonl", lines[0]))
-    held(damaged("records.jsonl", "".join([lines[0], *(other / "records.jsonl").read_text().splitlines(True)[1:]])))
-    held(damaged("predictions.json", (first / "predictions.json").read_text()[:-3]))
-    held(damaged("predictions.json", "[\n]\n"))
-    held(damaged("predictions.json", '{"a": 1}'))
-    held(damaged("env.json", None))
+    held(damaged("found.npz", "PK"))
+    held(damaged("predictions.json", None))
     held(damaged("env.json", "{"))
-    known = json.loads((other / "shard.json").read_text())
-    held(damaged("shard.json", json.dumps({**known, "index": 0})))
-    own = json.loads((first / "shard.json").read_text())
-    held(damaged("shard.json", json.dumps({**own, "whole": {}})))
+    held(forged(lambda _, document: document.update(index=1)))
+    held(forged(lambda _, document: document.update(whole={})))
+    held(forged(lambda place, _: shutil.copyfile(other / "found.npz", place / "found.npz")))
+    held(forged(lambda place, _: save_arrays(place / "found.npz", {"done": np.zeros(2, np.int64)})))
+    held(forged(lambda place, _: (place / "found.npz").write_text("PK")))
+    held(forged(lambda _, document: document["whole"].update(detections=99)))
+    with_other_digit(copied() / "predictions.json", '"score": ')
+    held(stderr_of("merge", coco.root / "damaged", other, "-o", merged))
     coco.rewrite(info={"changed": True})
     held(stderr_of("merge", first, other, "-o", merged))
     assert not merged.exists()

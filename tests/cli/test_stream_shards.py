@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
+from tests.shards import edited, with_other_digit
 from tests.texts import held
 
 WORDS = ("eval-stream", "--backend", "torch", "--precision", "fp32,bf16", "--chunks", 12)
@@ -45,6 +46,11 @@ def test_shards_of_other_streams_and_damaged_ones_are_refused(tmp_path: Path) ->
     stdout_of(*WORDS, "--shard", "0/2", "--output", tmp_path / "0")
     stdout_of(*WORDS, "--shard", "1/2", "--output", tmp_path / "1", "--seed", 7)
     held(stderr_of("merge", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "merged"))
+    for name in ("records.jsonl", "metrics.json"):
+        known = with_other_digit(tmp_path / "0" / name, "_ms")
+        held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial"))
+        (tmp_path / "0" / name).write_text(known)
     records = tmp_path / "0" / "records.jsonl"
     records.write_text("".join(records.read_text().splitlines(keepends=True)[:-1]))
+    edited(tmp_path / "0")
     held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial"))

@@ -11,6 +11,7 @@ import yaml
 from tests import faulty_backend
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
+from tests.shards import edited, with_other_digit
 from tests.slurm_cluster import TRTW
 from tests.texts import held
 
@@ -68,15 +69,16 @@ def test_shards_find_what_one_process_finds(model: Path, tmp_path: Path, fault: 
 
 def test_a_way_that_is_wrong_in_another_shard_alone_is_kept(model: Path, tmp_path: Path) -> None:
     folder = shards_of(words(model), 2, tmp_path / "shards")
-    file = folder / "0" / "shard.json"
-    document = json.loads(file.read_text())
-    document["whole"]["ways"]["rows"][0]["failures"] = ["batch=8, output y, it differs"]
-    file.write_text(json.dumps(document))
+    (first,) = json.loads((folder / "0" / "shard.json").read_text())["whole"]["ways"]["rows"][:1]
     for name in ("inputs", "found"):
         (folder / "0" / "failures" / "001" / name).mkdir(parents=True)
+    edited(
+        folder / "0",
+        lambda document: document["whole"]["ways"]["rows"][0].update(failures=["batch=8, output y, it differs"]),
+    )
     found = json_of("merge", folder, "-o", tmp_path / "merged", "--no-report", code=1)
     assert found["failures"] == ["batch=8, output y, it differs"]
-    assert [way["way"] for way in found["ways"]][-1] == document["whole"]["ways"]["rows"][0]["row"]["way"]
+    assert [way["way"] for way in found["ways"]][-1] == first["row"]["way"]
     assert (tmp_path / "merged" / "failures" / "001" / "found").is_dir()
 
 
@@ -87,18 +89,23 @@ def test_a_shard_is_done_once_and_what_was_changed_is_refused(model: Path, tmp_p
     held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged"))
     found = json_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial", "--no-report")
     assert found["shards"]["missing"] == [0]
-    lines = (tmp_path / "1" / "records.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "1" / "records.jsonl").write_text("".join(lines[1:]))
-    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    merge = ("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial")
+    records = tmp_path / "1" / "records.jsonl"
+    with_other_digit(records)
+    held(stderr_of(*merge))
+    assert "is done" in stdout_of(*shard)
+    lines = records.read_text().splitlines(keepends=True)
+    records.write_text("".join(lines[1:]))
+    edited(tmp_path / "1")
+    held(stderr_of(*merge))
     record = json.loads(lines[0])
     record["row"]["outputs"] = 3
-    (tmp_path / "1" / "records.jsonl").write_text("".join([json.dumps(record) + "\n", *lines[1:]]))
-    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
-    (tmp_path / "1" / "records.jsonl").write_text("".join(lines))
-    document = json.loads((tmp_path / "1" / "shard.json").read_text())
-    del document["whole"]["facts"]["backend"]
-    (tmp_path / "1" / "shard.json").write_text(json.dumps(document))
-    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+    records.write_text("".join([json.dumps(record) + "\n", *lines[1:]]))
+    edited(tmp_path / "1")
+    held(stderr_of(*merge))
+    records.write_text("".join(lines))
+    edited(tmp_path / "1", lambda document: document["whole"]["facts"].pop("backend"))
+    held(stderr_of(*merge))
 
 
 def test_submit_runs_shards_of_verify_on_this_machine(model: Path, tmp_path: Path) -> None:

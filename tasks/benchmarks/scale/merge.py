@@ -20,10 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from trt_workbench.core.array_files import save_arrays
 from trt_workbench.core.documents import append_lines, write_json
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.shard_files import ShardDocument, write_document
 from trt_workbench.vision.detections import DetectionTable, write_predictions
+from trt_workbench.vision.document import STAGES
 from trt_workbench.vision.scenes.scenes import CATEGORY_IDS, CLASSES, write_dataset
+from trt_workbench.vision.sharding import FOUND
 
 COMMAND = [sys.executable, "-c", "from trt_workbench.main import main; main()"]
 SIDE, OBJECTS = 640, 7
@@ -85,14 +89,15 @@ def write_shards(folder: Path, template: Path, truth: np.ndarray[Any, Any], per_
         tables = [detections(image, truth[image], per_image) for image in block]
         table = DetectionTable.joined(tables)
         write_predictions(own / "predictions.json", table)
-        stages = dict.fromkeys(("load", "preprocess", "inference", "postprocess"), 1.0)
-        sizes = {"schema_version": 1, "height": SIDE, "width": SIDE, "stages_ms": stages}
-        append_lines(own / "records.jsonl", ({"image_id": image + 1, **sizes} for image in block))
         asked = {**known["asked"], "data_sha256": hashlib.sha256(annotations.read_bytes()).hexdigest()}
         whole = {**known["whole"], "images": str(folder / f"images-{images}"), "annotations": str(annotations)}
         whole |= {"detections": len(table), "wall_s": 1.0}
         numbers = {"index": index, "count": count, "items": images, "first": block.start, "end": block.stop}
-        write_json(own / "shard.json", {**known, **numbers, "done": len(block), "asked": asked, "whole": whole})
+        document = {**known, **numbers, "done": len(block), "asked": asked, "whole": whole}
+        done, sides = np.arange(block.start, block.stop) + 1, np.full((len(block), 2), SIDE, np.int32)
+        rows = {"done": done, "sizes": sides, "stages_ms": np.ones((len(block), len(STAGES)))}
+        save_arrays(own / FOUND, {**rows, **{name: value for name, value in vars(table).items() if name != "extra"}})
+        write_document(own, ShardDocument.model_validate(document))
     return place
 
 

@@ -322,7 +322,7 @@ def test_an_interrupt_while_a_run_begins_leaves_nothing(tmp_path: Path, monkeypa
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trt_workbench.core.directory.collect_environment", interrupted)
+    monkeypatch.setattr("trt_workbench.core.environment.collect_environment", interrupted)
     with pytest.raises(KeyboardInterrupt):
         make_run(tmp_path / "run")
     assert names(tmp_path) == []

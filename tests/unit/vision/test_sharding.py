@@ -13,7 +13,7 @@ import pytest
 from tests.cli.test_shards import SCORED, without_times
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.core import directory
+from trt_workbench.core import environment
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.shard import Shard
@@ -50,7 +50,7 @@ def _asked_once() -> Iterator[None]:
     """Ask git and the driver once, and not for each of a thousand shards."""
     known, where = collect_environment([]), circumstances(cuda=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory, "collect_environment", lambda _: known)
+        patch.setattr(environment, "collect_environment", lambda _: known)
         patch.setattr(sharding, "circumstances", lambda **_: where)
         yield
 

@@ -24,7 +24,7 @@ ARTEFACTS: Final = frozenset(
     {
         "gate.json", "junit.xml", "latency", "score", "summary.md", "verify",
         "availability.log", "bisect", "captures", "check-target.json", "check.json", "config.json", "confusion.json",
-        "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "layers.json", "logs",
+        "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "found.npz", "layers.json", "logs",
         "metrics.json", "outputs", "partitions.json", "partitions.svg", "pictures", "plots", "predict.json",
         "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "scores",
         "search.json", "sensitivity.json", "shard.json", "shards.json", "verify.json",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,15 @@ from pydantic import NonNegativeInt, PositiveInt
 from trt_workbench import __version__
 from trt_workbench.core.artefacts import RunDocument, read_environment, run_document
 from trt_workbench.core.counts import counted, plural
-from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.documents import Inside, Strict, read_document, write_json
 from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report, gpu_at
+from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.shard import Shard
 
 SHARD: Final = "shard.json"
+_NO_RESULT: Final = "logs/"  # of files in a run directory
 _SHOWN: Final = 80  # characters of a value in a message
 
 
@@ -40,6 +43,8 @@ class ShardDocument(Strict):
         asked: what decides the result and is known before the work, such as settings and hashes; alike in all shards.
         ran: what was chosen then, such as the precision that the model runs in; alike in all shards.
         whole: what the command needs to make one run of the shards.
+        files: SHA-256 of every other file of the run directory, as of when the shard was done, by its name.
+        checksum: of all of this but itself.
     """
 
     schema_version: Literal[1] = 1
@@ -54,6 +59,12 @@ class ShardDocument(Strict):
     asked: dict[str, Any]
     ran: dict[str, Any]
     whole: dict[str, Any]
+    files: dict[Inside, str] = {}
+    checksum: str = ""
+
+    def summed(self) -> str:
+        """Return what `checksum` is of what is there."""
+        return hash_document(self.model_dump(mode="json", exclude={"checksum"}))
 
     @property
     def shard(self) -> Shard:
@@ -165,9 +176,32 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def write_document(folder: Path, document: ShardDocument) -> None:
-    """Write `shard.json`, the last file of a shard. Raises UsageProblem if it cannot be written."""
+    """Write `shard.json`, the last file of a shard, with checksums of all. Raises UsageProblem if that fails."""
     with writing(folder):
-        write_json(folder / SHARD, document)
+        found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != SHARD)
+        names = {path.relative_to(folder).as_posix(): path for path in found}
+        kept = {name: hash_file(path) for name, path in names.items() if not name.startswith(_NO_RESULT)}
+        document = document.model_copy(update={"files": kept})
+        write_json(folder / SHARD, document.model_copy(update={"checksum": document.summed()}))
+
+
+def _require_unchanged(directory: Path, document: ShardDocument) -> None:
+    """Raise UsageProblem where a file of a shard is not what it was when the shard was done."""
+    if document.checksum != document.summed():
+        raise _changed(SHARD, document, directory)
+    for name, known in document.files.items():
+        try:
+            found = hash_file(directory / name)
+        except OSError as error:
+            raise _changed(name, document, directory, f"cannot be read ({error.strerror})") from error
+        if found != known:
+            raise _changed(name, document, directory)
+
+
+def _changed(
+    name: str, one: ShardDocument, directory: Path, what: str = "was changed after the shard was done"
+) -> UsageProblem:
+    return UsageProblem(f"{name} of shard {one.shard} {what}; copy the shard again or run it again: {directory}")
 
 
 def done_before(
@@ -197,8 +231,9 @@ class _Said(dict[str, Any]):
 
 
 def read_shard_run(directory: Path) -> ShardRun:
-    """Return the run directory of a shard. Raises UsageProblem where it is none, or a file is absent or damaged."""
+    """Return the run directory of a shard. Raises UsageProblem where it is none, or a file is absent or was changed."""
     run, document = run_document(directory), read_document(directory / SHARD, ShardDocument)
+    _require_unchanged(directory, document)
     parts = {name: _Said(getattr(document, name), directory) for name in ("asked", "ran", "whole")}
     found = ShardRun(directory, document.model_copy(update=parts), run)
     if found.document.command != found.run.command or found.document.index >= found.document.count:
@@ -217,7 +252,8 @@ def read_shards(places: Sequence[Path], *, partial: bool) -> Shards:
         UsageProblem: a shard is absent, half done, there twice or damaged, or it is of another run: the message names
             the first difference.
     """
-    runs = sorted((read_shard_run(one) for one in _directories(places)), key=lambda one: one.document.index)
+    with ThreadPoolExecutor() as pool:  # nearly all of the time is hashing
+        runs = sorted(pool.map(read_shard_run, _directories(places)), key=lambda one: one.document.index)
     base = runs[0]
     for one in runs[1:]:
         _require_alike(base, one)

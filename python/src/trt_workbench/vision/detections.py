@@ -16,12 +16,14 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_rows
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer
+from trt_workbench.core.input_files import open_regular
 from trt_workbench.vision.document import Box
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families.base import Detections
 from trt_workbench.vision.tasks.base import VisionTask
 
 _STEP: Final = 4096  # detections that are in memory as text
+_CHUNK: Final = 2**22  # bytes
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,26 @@ def write_predictions(path: Path, detections: DetectionTable) -> None:
         for start in range(0, len(detections), _STEP):
             file.write(("\n" if start == 0 else ",\n") + ",\n".join(_lines(detections, slice(start, start + _STEP))))
         file.write("\n]\n")
+
+
+def join_predictions(path: Path, parts: Sequence[Path]) -> None:
+    """Write what several files of `write_predictions` hold, byte for byte as it writes all of them.
+
+    Raises:
+        OSError: as `write_predictions`, or a part cannot be read.
+    """
+    with atomic_writer(path) as file:
+        file.write(b"[")
+        before = b"\n"
+        for part in parts:
+            with open_regular(part) as one:
+                left = part.stat().st_size - len(b"[\n\n]\n")
+                one.seek(len(b"[\n"))
+                while left > 0 and (data := one.read(min(left, _CHUNK))):
+                    file.write(before + data)
+                    before, left = b"", left - len(data)
+                before = before or b",\n"
+        file.write(b"\n]\n")
 
 
 def _lines(detections: DetectionTable, part: slice) -> Iterator[str]:

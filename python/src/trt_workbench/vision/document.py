@@ -227,16 +227,6 @@ class ImageRecord(TypedDict):
     errors: NotRequired[dict[str, NonNegativeInt]]
 
 
-class ShardImage(TypedDict):
-    """A line of records.jsonl of a shard: an image as it was read, which `merge` scores."""
-
-    schema_version: Literal[1]
-    image_id: int
-    height: NonNegativeInt
-    width: NonNegativeInt
-    stages_ms: Annotated[dict[str, FiniteFloat], having(*STAGES)]
-
-
 def f1(record: ImageRecord) -> float:
     """Return the harmonic mean of precision and recall on one image; 1 where there is nothing to find nor found."""
     wrong = record["false_positives"] + record["false_negatives"]

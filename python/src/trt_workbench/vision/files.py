@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,18 +13,20 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.vision.confusion import Confusion
 from trt_workbench.vision.dataset import CocoDataset
-from trt_workbench.vision.detections import DetectionTable, write_predictions
+from trt_workbench.vision.detections import join_predictions, write_predictions
 from trt_workbench.vision.document import STAGES
 from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.judged import Judged
 from trt_workbench.vision.loop import LoopResult
 
+if TYPE_CHECKING:
+    from trt_workbench.vision.scoring import Found
+
 
 def write_run(
     folder: Path,
     dataset: CocoDataset,
-    result: LoopResult,
-    detections: DetectionTable,
+    found: Found,
     judged: Judged,
     confusion: Confusion,
     facts: Mapping[str, Any],
@@ -34,8 +36,7 @@ def write_run(
     Args:
         folder: an existing folder.
         dataset: cut down to the images that were done.
-        result: of the loop, over all images that were asked for.
-        detections: of the images that were done.
+        found: on these images.
         judged: the scores of the detections.
         confusion: of the images that were done.
         facts: what was asked and chosen.
@@ -46,11 +47,15 @@ def write_run(
     Raises:
         UsageProblem: a file cannot be written.
     """
+    result, detections = found.result, found.detections
     metrics = _metrics(dataset, result, len(detections), judged, facts)
     if (facts["precision_ran"] or {}).get("simulated"):  # times are not those of the format
         metrics |= {"images_per_s": None, "latency_ms": None}
     try:
-        write_predictions(folder / "predictions.json", detections)
+        if found.texts:
+            join_predictions(folder / "predictions.json", found.texts)
+        else:
+            write_predictions(folder / "predictions.json", detections)
         append_lines(folder / "records.jsonl", _records(dataset, result, confusion))
         write_json(folder / "curves.json", {"schema_version": 1, **judged.curves()})
         write_json(folder / "confusion.json", {"schema_version": 1, **confusion.document()})

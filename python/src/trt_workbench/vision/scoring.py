@@ -46,6 +46,7 @@ class Found:
         detections: of those that are done.
         read: what was noticed when they were read.
         notes: what else the user should know, in sentences.
+        texts: files that hold the detections as `predictions.json` does, in their order; none of one process.
     """
 
     done: NDArray[np.int64]
@@ -53,6 +54,7 @@ class Found:
     detections: DetectionTable
     read: ImageReader
     notes: list[str] = field(default_factory=list)
+    texts: tuple[Path, ...] = ()
 
 
 def score(folder: Path, whole: CocoDataset, found: Found, facts: Mapping[str, Any]) -> CocoOutcome:
@@ -85,4 +87,4 @@ def score(folder: Path, whole: CocoDataset, found: Found, facts: Mapping[str, An
         facts["decoding"] = {**facts["decoding"], **found.read.decoded()}
     if faults := find_faults(dataset, sizes):
         facts["faults"] = faults
-    return CocoOutcome(status, write_run(folder, dataset, result, detections, judged, confusion, facts))
+    return CocoOutcome(status, write_run(folder, dataset, found, judged, confusion, facts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.core.documents import append_lines, json_values, read_lines
+from trt_workbench.core.array_files import load_arrays, save_arrays
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.shard_files import (
     ShardDocument,
+    ShardRun,
     Shards,
     circumstances,
     done_before,
@@ -26,17 +28,21 @@ from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionTable, read_predictions, write_predictions
-from trt_workbench.vision.document import STAGES, ShardImage
+from trt_workbench.vision.document import STAGES
 from trt_workbench.vision.forms.read import read_form
 from trt_workbench.vision.loop import LoopResult
 from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import CocoSettings
+from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.registry import task_of
 
 if TYPE_CHECKING:
     from trt_workbench.vision.run import CocoEvaluation, CocoRequest
 
 COMMAND: Final = "eval-coco"
+FOUND: Final = "found.npz"
+_IMAGES: Final = ("done", "sizes", "stages_ms")
+_TABLE: Final = ("image_ids", "category_ids", "boxes", "scores")
 # How fast the work is done, and on which of several alike devices.
 _OF_MACHINE: Final = ("workers", "threads", "concurrency", "allow_unverified")
 
@@ -54,7 +60,7 @@ def finished(request: CocoRequest, output: Path) -> ShardDocument | None:
 
 
 def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoOutcome:
-    """Write what a shard found: `predictions.json`, `records.jsonl` and `shard.json`. It has no scores of its own.
+    """Write what a shard found: `predictions.json`, `found.npz` and `shard.json`. It has no scores of its own.
 
     Raises:
         UsageProblem: a file cannot be written.
@@ -89,7 +95,7 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
     )
     with writing(folder):
         write_predictions(folder / "predictions.json", found.detections)
-        append_lines(folder / "records.jsonl", _records(found))
+        save_arrays(folder / FOUND, _columns(found))
     write_document(folder, document)
     said = {"images": document.done, "verification": facts["verification"], "shard": str(shard)}
     return CocoOutcome("complete" if document.is_whole else "partial", said)
@@ -126,21 +132,21 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), tog
         raise UsageProblem(f"The annotations have changed since the shards were evaluated: {whole['annotations']}")
     said = [note for one in shards.runs for note in one.document.whole["notes"]]
     read = ImageReader(settings["exif"])
-    ids, result = _measured(shards, together=together)
-    tables = []
+    parts = [_read(one, task) for one in shards.runs]
+    ids, result = _measured(shards, [part for part, _ in parts], together=together)
+    detections = DetectionTable.joined([table for _, table in parts])
+    del parts
     for one in shards.runs:
-        tables.append(read_predictions(one.directory / "predictions.json", task))
-        one.require_count("predictions.json", len(tables[-1]), one.document.whole["detections"])
         read.add(**one.document.whole["read"])
-    detections = DetectionTable.joined(tables)
-    del tables
     if not np.isin(ids, [image.id for image in dataset.images]).all() or not np.isin(detections.image_ids, ids).all():
         raise UsageProblem(f"The shards are of images that the data set does not have: {whole['annotations']}")
     if len(detections):
         said = [note for note in said if not note.startswith(NOTHING)]
     before = [note for one in shards.runs for note in one.document.whole["facts"]["notes"]]
     facts = {**facts, "notes": [*dict.fromkeys(before)], "shards": shards.facts()}
-    found = Found(ids, result, detections, read, [*dict.fromkeys([*said, shards.text, *notes])])
+    said = [*dict.fromkeys([*said, shards.text, *notes])]
+    texts = tuple(one.directory / "predictions.json" for one in shards.runs)
+    found = Found(ids, result, detections, read, said, texts)
     return score(folder, dataset, found, facts).metrics
 
 
@@ -177,38 +183,43 @@ def _ran(facts: dict[str, Any], evaluation: CocoEvaluation) -> dict[str, Any]:
     }
 
 
-def _records(found: Found) -> Iterator[ShardImage]:
-    result = found.result
-    rows = np.flatnonzero(result.done)
-    for image_id, size, stages in zip(found.done.tolist(), result.sizes[rows], result.stage_ms[rows], strict=True):
-        yield ShardImage(
-            schema_version=1,
-            image_id=image_id,
-            height=int(size[0]),
-            width=int(size[1]),
-            stages_ms=dict(zip(STAGES, stages.tolist(), strict=True)),
-        )
+def _columns(found: Found) -> dict[str, NDArray[Any]]:
+    """Return the images that are done and, of boxes alone, what was found, as the arrays of `FOUND`."""
+    rows, table = np.flatnonzero(found.result.done), found.detections
+    values = (found.done, found.result.sizes[rows], found.result.stage_ms[rows])
+    columns = {} if table.extra else {name: getattr(table, name) for name in _TABLE}
+    return {**dict(zip(_IMAGES, values, strict=True)), **columns}
 
 
-def _measured(shards: Shards, *, together: bool) -> tuple[NDArray[np.int64], LoopResult]:
+def _read(one: ShardRun, task: VisionTask) -> tuple[dict[str, NDArray[Any]], DetectionTable]:
+    """Return what a shard says of its images, and what it found."""
+    known, arrays = one.document, load_arrays(one.directory / FOUND)
+    is_boxes = "boxes" in arrays
+    for name in (*_IMAGES, *(_TABLE if is_boxes else ())):
+        if name not in arrays:
+            raise UsageProblem(f"{FOUND} lacks {name}; it was changed: {one.directory}")
+        one.require_count(FOUND, len(arrays[name]), known.done if name in _IMAGES else known.whole["detections"])
+    if is_boxes:
+        return arrays, DetectionTable(*(arrays[name] for name in _TABLE))  # type: ignore[arg-type]
+    table = read_predictions(one.directory / "predictions.json", task)
+    one.require_count("predictions.json", len(table), known.whole["detections"])
+    return arrays, table
+
+
+def _measured(
+    shards: Shards, parts: Sequence[Mapping[str, NDArray[Any]]], *, together: bool
+) -> tuple[NDArray[np.int64], LoopResult]:
     """Return the ids of the images that are done, and what the loops of all shards measured, over all images."""
     items = shards.first.items
     done, sizes = np.zeros(items, np.bool_), np.zeros((items, 2), np.int32)
-    stages, ids = np.zeros((items, len(STAGES))), list[int]()
-    for one in shards.runs:
-        records: list[ShardImage] = read_lines(one.directory / "records.jsonl", ShardImage)
-        one.require_count("records.jsonl", len(records), one.document.done)
+    stages, ids = np.zeros((items, len(STAGES))), np.concatenate([part["done"] for part in parts])
+    for one, part in zip(shards.runs, parts, strict=True):
         # of a half shard's images only the order counts
-        place = slice(one.document.first, one.document.first + len(records))
-        ids += [record["image_id"] for record in records]
-        done[place] = True
-        sizes[place] = np.array([(record["height"], record["width"]) for record in records], np.int32).reshape(-1, 2)
-        stages[place] = np.array([[record["stages_ms"][name] for name in STAGES] for record in records]).reshape(
-            -1, len(STAGES)
-        )
-    if not ids:
+        place = slice(one.document.first, one.document.first + len(part["done"]))
+        done[place], sizes[place], stages[place] = True, part["sizes"], part["stages_ms"]
+    if not len(ids):
         raise UsageProblem(f"No image is done in these shards: {shards.runs[0].directory.parent}")
     if (np.diff(ids) <= 0).any():
-        raise UsageProblem(f"The shards' images overlap; records.jsonl was changed: {shards.runs[0].directory}")
+        raise UsageProblem(f"The shards' images overlap; {FOUND} was changed: {shards.runs[0].directory}")
     wall_s = (max if together else sum)(one.document.whole["wall_s"] for one in shards.runs)
-    return np.array(ids, np.int64), LoopResult(done, sizes, stages, wall_s, interrupted=not done.all())
+    return ids, LoopResult(done, sizes, stages, wall_s, interrupted=not done.all())
