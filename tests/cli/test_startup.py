@@ -39,6 +39,7 @@ NOT_BEFORE_A_RESULT = {
 NOT_BEFORE_A_RESULT |= {"rich", "psutil", "pynvml", "google", "ml_dtypes", "jsonschema", "filelock", "lazy_loader"}
 VALIDATION = {"pydantic", "pydantic_core", "annotated_types", "email", "logging", "concurrent"}  # and what it imports
 NOT_BEFORE_A_RESULT |= VALIDATION
+PARTS = ["interpreter", "options", "core", "imports", "read", "open", "deserialise", "first_call", "rest"]
 # Each call in a fork of one process that has imported nothing but what every command imports: 20 times as fast as a
 # process each, and as strict.
 _CALLS = """
@@ -142,13 +143,16 @@ def test_the_first_result_of_an_engine_waits_for_few_imports(
     environment = {**os.environ, "TRTW_TMP": str(tmp_path / "out"), "TRTW_DOUBLE_MODULES": str(tmp_path / "modules")}
     environment["PYTHONPATH"] = os.pathsep.join([str(DOUBLES), *filter(None, [environment.get("PYTHONPATH")])])
 
-    def trtw(*arguments: str) -> None:
+    def trtw(*arguments: str) -> bytes:
         call = [sys.executable, "-c", "from trt_workbench.main import main; main()", *arguments]
-        subprocess.run(call, cwd=tmp_path, env=environment, check=True, capture_output=True)
+        return subprocess.run(call, cwd=tmp_path, env=environment, check=True, capture_output=True).stdout
 
     trtw("build-engine", "model.onnx", "-o", "model.plan")
     shutil.copy(tmp_path / "model.plan", tmp_path / "bare.plan")
-    trtw("infer-engine", *words, "--no-bench")
+    document = json.loads(trtw("infer-engine", *words, "--no-bench", "--json"))
+    assert [*document["first_result_parts_s"]] == PARTS
+    assert sum(document["first_result_parts_s"].values()) == pytest.approx(document["first_result_s"])
+    assert document["opened_early_s"].keys() == {"cuda", "tensorrt"}
     modules = set((tmp_path / "modules").read_text(encoding="utf-8").splitlines()[-1].split())
     assert "trt_workbench.engine.loading" in modules
     assert {name.split(".")[0] for name in modules} & NOT_BEFORE_A_RESULT <= needed

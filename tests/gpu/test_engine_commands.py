@@ -89,6 +89,15 @@ def test_outputs_equal_those_of_onnx_runtime(trtw: Trtw, model: Path, plan: Path
     assert document["outputs"]["features"]["max_abs_error"] < 1e-4
 
 
+@pytest.mark.parametrize("time", range(5))
+def test_cuda_and_tensorrt_open_side_by_side(plan: Path, time: int) -> None:  # noqa: ARG001 - a race is tried again
+    call = [sys.executable, "-c", "from trt_workbench.main import main; main()", "infer-engine", str(plan)]
+    done = subprocess.run([*call, "--no-bench", "--json"], capture_output=True, timeout=120, check=True)
+    document = json.loads(done.stdout)
+    assert document["opened_early_s"].keys() == {"cuda", "tensorrt"}
+    assert sum(document["first_result_parts_s"].values()) == pytest.approx(document["first_result_s"])
+
+
 @pytest.mark.parametrize(("precision", "verdict"), [("fp32", "right"), ("fp16", "right within fp16")])
 def test_a_build_comes_verified(trtw: Trtw, model: Path, precision: str, verdict: str) -> None:
     words = ("build-engine", model, "--max-batch", "4", "--precision", precision, "--json")
