@@ -2,8 +2,15 @@
 
 Makes the images once (scenes of the embedded data set's generator, other seeds), and evaluates the embedded detector on
 them with each choice of GPUs in turn. Prints a line a run and keeps it in FOLDER/records.jsonl: images/s of the loop on
-all GPUs, and seconds of the whole command, which also opens the model, scores and draws 1,000 resamples. A first run of
-few images builds the engine.
+all GPUs, seconds of the whole command, and of its parts:
+
+- `start_s`: until the workers are started,
+- `open_s`: until all of them begin with images: libraries, model, data set,
+- `loop_s`: the images,
+- `write_s`: from the last image until the last worker has written its shard and ended,
+- `score_s`: merging: reading the shards, scoring with resamples, writing.
+
+A first run of few images builds the engine.
 """
 
 from __future__ import annotations
@@ -23,8 +30,31 @@ from typing import Any
 from trt_workbench.core.documents import write_json
 from trt_workbench.vision.scenes.scenes import write_dataset
 
+PARTS = ("start_s", "open_s", "loop_s", "write_s", "score_s")
 SEED, PART = 38_000, 250  # seeds that no model was trained or chosen on; images of a folder
-COMMAND = [sys.executable, "-c", "from trt_workbench.main import main; main()"]
+# The command, which notes when its workers begin, are at the first and behind the last image, and end.
+TIMED = """
+import json, pathlib, sys, time
+from trt_workbench.core import spread
+from trt_workbench.main import main
+noted, run = {}, spread.ShardWorkers.run
+def timed(self, requests, on_progress=None):
+    noted["begun"] = time.time()
+    def progress(done, total):
+        noted.setdefault("opened", time.time())
+        if done == total:
+            noted.setdefault("seen", time.time())
+        if on_progress:
+            on_progress(done, total)
+    run(self, requests, progress)
+    noted["ended"] = time.time()
+spread.ShardWorkers.run = timed
+notes = pathlib.Path(sys.argv.pop(1))
+try:
+    main()
+finally:
+    notes.write_text(json.dumps(noted))
+"""
 
 
 def images_of(folder: Path, count: int) -> tuple[Path, Path]:
@@ -62,23 +92,26 @@ def joined(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 def evaluated(words: list[str], gpus: str, output: Path) -> dict[str, Any]:
     """Run eval-coco on some GPUs; return its record."""
-    began = time.perf_counter()
-    done = subprocess.run(
-        [*COMMAND, "eval-coco", *words, "--gpus", gpus, "--no-report", "--json", "--output", str(output)],
-        stdout=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    wall_s = time.perf_counter() - began
+    notes, began = output.with_name("notes.json"), time.time()
+    options = ["--gpus", gpus, "--no-report", "--json", "--output", str(output)]
+    program = [sys.executable, "-c", TIMED, str(notes)]
+    done = subprocess.run([*program, "eval-coco", *words, *options], stdout=subprocess.PIPE, text=True, check=False)
+    ended = time.time()
     if done.returncode:
         sys.exit(f"eval-coco --gpus {gpus} ended with exit code {done.returncode}")
-    metrics = json.loads(done.stdout)
+    metrics, noted = json.loads(done.stdout), json.loads(notes.read_text(encoding="utf-8"))
     return {
         "schema_version": 1,
         "gpus": gpus,
         "images": metrics["images"],
         "detections": metrics["detections"],
         "images_per_s": metrics["images_per_s"],
+        "command_s": ended - began,
+        "start_s": noted["begun"] - began,
+        "open_s": noted["opened"] - noted["begun"],
         "loop_s": metrics["wall_s"],
-        "command_s": wall_s,
+        "write_s": noted["ended"] - noted["seen"],
+        "score_s": ended - noted["ended"],
         "AP": metrics["AP"],
         "predictions_sha256": hashlib.sha256((output / "predictions.json").read_bytes()).hexdigest(),
         "settings": {name: metrics["settings"][name] for name in ("batch", "workers", "concurrency", "precision")},
@@ -113,6 +146,10 @@ def main() -> None:
             sys.stdout.flush()
             with (asked.folder / "records.jsonl").open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps(record)}\n")
+    for gpus in asked.gpus:
+        own = [one for one in records if one["gpus"] == gpus]
+        shown = ", ".join(f"{name} {statistics.median(one[name] for one in own):.2f}" for name in (*PARTS, "command_s"))
+        sys.stdout.write(f"GPUs {gpus}, medians: {shown}\n")
     first, *others = asked.gpus
     for gpus in others:
         for name, better in (("images_per_s", 1), ("command_s", -1)):

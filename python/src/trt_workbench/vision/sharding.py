@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ from trt_workbench.core.shard_files import (
     writing,
 )
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.vision.dataset import read_dataset
+from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionTable, read_predictions, write_predictions
 from trt_workbench.vision.document import STAGES
@@ -34,6 +35,7 @@ from trt_workbench.vision.loop import LoopResult
 from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import CocoSettings
 from trt_workbench.vision.tasks.base import VisionTask
+from trt_workbench.vision.tasks.boxes import Boxes
 from trt_workbench.vision.tasks.registry import task_of
 
 if TYPE_CHECKING:
@@ -101,7 +103,14 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
     return CocoOutcome("complete" if document.is_whole else "partial", said)
 
 
-def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), together: bool = False) -> dict[str, Any]:
+def merge_shards(
+    shards: Shards,
+    folder: Path,
+    *,
+    notes: Sequence[str] = (),
+    together: bool = False,
+    ahead: Future[CocoDataset] | None = None,
+) -> dict[str, Any]:
     """Score the images of all shards as one run, and write its files into `folder`.
 
     Args:
@@ -109,6 +118,7 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), tog
         folder: an existing folder.
         notes: what the user should know besides, in sentences.
         together: whether all of them ran at the same time on this machine, so that the speed is that of all.
+        ahead: the data set, as a model for boxes needs it, that is being read.
 
     Returns:
         The content of `metrics.json`.
@@ -119,15 +129,7 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), tog
     whole = shards.first.whole
     facts, settings = whole["facts"], whole["facts"]["settings"]
     task = task_of(facts["model"]["task"])
-    dataset = read_dataset(
-        Path(whole["images"]),
-        Path(whole["annotations"]),
-        split=whole["split"],
-        exif=settings["exif"],
-        limit=settings["limit"],
-        allow_missing=whole["allow_missing"],
-        task=task,
-    )
+    dataset = ahead.result() if ahead and task.name == Boxes.name else _read_dataset(shards, task)
     if dataset.sha256 != shards.first.asked["data_sha256"]:
         raise UsageProblem(f"The annotations have changed since the shards were evaluated: {whole['annotations']}")
     said = [note for one in shards.runs for note in one.document.whole["notes"]]
@@ -148,6 +150,20 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), tog
     texts = tuple(one.directory / "predictions.json" for one in shards.runs)
     found = Found(ids, result, detections, read, said, texts)
     return score(folder, dataset, found, facts).metrics
+
+
+def _read_dataset(shards: Shards, task: VisionTask) -> CocoDataset:
+    whole = shards.first.whole
+    settings = whole["facts"]["settings"]
+    return read_dataset(
+        Path(whole["images"]),
+        Path(whole["annotations"]),
+        split=whole["split"],
+        exif=settings["exif"],
+        limit=settings["limit"],
+        allow_missing=whole["allow_missing"],
+        task=task,
+    )
 
 
 def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str, Any]:
