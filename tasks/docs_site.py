@@ -2,7 +2,8 @@
 
 A link to a folder leads to its README.md, and one to what is outside of docs/, or to a folder without a README.md, to
 the repository. Of a block's language the marks behind it ("sh gpu"), which only tests read, are dropped. Below a
-heading such as "eval-coco: ..." a report next to the page, which the task report-pages puts there, is linked.
+heading such as "eval-coco: ..." a report next to the page, which the task report-pages puts there, is linked. A reader's
+browser asks nobody but the site: the theme would have GitHub count the repository's stars.
 """
 
 import os
@@ -20,6 +21,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     folder, docs = Path(page.file.abs_src_path).parent, Path(config["docs_dir"])
     markdown = _KIND.sub(lambda heading: with_report(folder, heading), markdown)
     return _MARKS.sub(r"\1", _LINK.sub(lambda link: target(folder, link[1], docs, config["repo_url"]), markdown))
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Return a page that only links the repository."""
+    return output.replace('data-md-component="source"', "")
 
 
 def with_report(folder: Path, heading: re.Match[str]) -> str:

@@ -33,10 +33,10 @@ from trt_workbench.overview.history import write_history
 from trt_workbench.overview.report import write_overview
 
 ROOT = Path(__file__).parents[1]
-WIDTHS = {390: 900, 1280: 1050}
+WIDTHS = {390: 800, 1280: 960}
 """Pixels of a window, and how many of the page's height are kept."""
-_COLOURS, _APART = 48, 42
-_GROUNDS, _NEARLY = 5, 8  # the most frequent colours are those of areas, which are near one another
+_COLOURS, _APART = 40, 42
+_GROUNDS, _NEARLY = 9, 8  # the most frequent colours are those of areas, which are near one another
 PAPER = 700
 """Pixels of CSS between the margins of a sheet of A4."""
 _START = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"

@@ -51,3 +51,8 @@ def test_a_report_next_to_its_heading_is_linked(tmp_path: Path) -> None:
     config = {"docs_dir": str(tmp_path), "repo_url": REPOSITORY}
     text = docs_site.on_page_markdown("## gate: in CI\n\n## verify: is it right\n", page, config)
     assert text == "## gate: in CI\n\n[Open this report](gate.html){ .md-button }\n\n## verify: is it right\n"
+
+
+def test_a_page_does_not_ask_github_for_figures_of_the_repository() -> None:
+    page = '<a href="https://github.com/o/r" class="md-source" data-md-component="source">'
+    assert docs_site.on_post_page(page) == '<a href="https://github.com/o/r" class="md-source" >'
