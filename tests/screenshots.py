@@ -33,9 +33,9 @@ from trt_workbench.overview.history import write_history
 from trt_workbench.overview.report import write_overview
 
 ROOT = Path(__file__).parents[1]
-WIDTHS = {390: 800, 1280: 960}
+WIDTHS = {390: 780, 1280: 940}
 """Pixels of a window, and how many of the page's height are kept."""
-_COLOURS, _APART = 40, 42
+_COLOURS, _APART = 30, 42
 _GROUNDS, _NEARLY = 9, 8  # the most frequent colours are those of areas, which are near one another
 PAPER = 700
 """Pixels of CSS between the margins of a sheet of A4."""
