@@ -2,8 +2,8 @@
 
 A link to a folder leads to its README.md, and one to what is outside of docs/, or to a folder without a README.md, to
 the repository. Of a block's language the marks behind it ("sh gpu"), which only tests read, are dropped. Below a
-heading such as "eval-coco: ..." a report next to the page, which the task report-pages puts there, is linked. A reader's
-browser asks nobody but the site: the theme would have GitHub count the repository's stars.
+heading such as "eval-coco: ..." a report next to the page, which the task report-pages puts there, is linked.
+A reader's browser asks nobody but the site: the theme would have GitHub count the repository's stars.
 """
 
 import os
