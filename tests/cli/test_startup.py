@@ -161,15 +161,16 @@ def test_the_first_result_of_an_engine_waits_for_few_imports(
 @pytest.mark.parametrize("words", [("infer-engine", "--no-bench"), ("predict", "image.png", "--no-pictures")])
 def test_a_command_on_the_cpu_imports_no_report_and_no_other_runtime(words: tuple[str, ...], tmp_path: Path) -> None:
     cv2.imwrite(str(tmp_path / "image.png"), np.zeros((40, 60, 3), np.uint8))
-    told = "print(gc.isenabled(), gc.get_freeze_count(), *sys.modules, file=sys.stderr)"
-    program = f"import atexit, gc, sys; atexit.register(lambda: {told}); import trt_workbench.main"
+    spins = "os.environ['OPENBLAS_THREAD_TIMEOUT']"
+    told = f"print(gc.isenabled(), gc.get_freeze_count(), {spins}, *sys.modules, file=sys.stderr)"
+    program = f"import atexit, gc, os, sys; atexit.register(lambda: {told}); import trt_workbench.main"
     call = [sys.executable, "-c", f"{program}; trt_workbench.main.main()", words[0], "shapes-yolov10", *words[1:]]
     environment = {**os.environ, "TRTW_TMP": str(tmp_path / "out")}
     done = subprocess.run(
         [*call, "--backend", "ort-cpu"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     )
-    collects, frozen, *modules = done.stderr.splitlines()[-1].split()
-    assert collects == "True"
+    collects, frozen, spins, *modules = done.stderr.splitlines()[-1].split()
+    assert (collects, spins) == ("True", "4")
     assert int(frozen) > 20_000  # what was imported by then is never searched for garbage
     top = {name.split(".")[0] for name in modules}
     assert "onnxruntime" in top

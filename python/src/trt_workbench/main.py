@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 
@@ -40,6 +41,8 @@ def _run(module: str) -> None:
 
 
 def _code(module: str) -> int:
+    # numpy's threads, one a core, would each spin for a tenth of a second once they are there: 2 s on 16 cores
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     gc.disable()  # modules stay, so that to look for garbage among them is in vain: an eighth of a short call
     try:
         from trt_workbench.core.start import reached
