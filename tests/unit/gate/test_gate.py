@@ -164,7 +164,8 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("score: {atleast: {AP: 0.3}}", "score: There is no setting 'atleast'; there are: "),
+        ("score: {atleast: {AP: 0.3}}", "score: There is no setting 'atleast'; did you mean at_least?"),
+        ("latency: {at-most-ms: 5}", "latency: There is no setting 'at-most-ms'; did you mean at_most_ms?"),
         ("verify: {quik: true}", "verify: There is no setting 'quik'; did you mean quick?"),
         ("verify: {dim: ['batch=1:2:4']}", "verify: There is no setting 'dim'; the setting of --dim is called ranges."),
         ("latency: {dim: 1}", "latency: There is no setting 'dim'; the setting of --dim is called dims."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
@@ -116,9 +116,12 @@ def call_command(
     return Finished(read(directory), directory, failure)
 
 
-def refuse_unknown(command: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Raise UsageProblem where one of these is no setting of a command: before what is called earlier takes minutes."""
-    _refuse_unknown(given, keywords(command))
+def refuse_unknown(command: Callable[..., Any], given: Mapping[str, Any], more: Iterable[str]) -> None:
+    """Raise UsageProblem where one of these is no setting of a command: before what is called earlier takes minutes.
+
+    `more` are names of something else that may have been meant.
+    """
+    _refuse_unknown(given, keywords(command), more)
 
 
 def called(command: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, WorkbenchError | None]:
@@ -169,8 +172,8 @@ def _keyword(name: str, hint: Any, default: Any) -> Keyword:
     return Keyword(name, hint, default, "")
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: list[Keyword]) -> None:
-    names = [one.name for one in known]
+def _refuse_unknown(given: Mapping[str, Any], known: list[Keyword], more: Iterable[str] = ()) -> None:
+    names = [*(one.name for one in known), *more]
     if unknown := [name for name in given if name not in names]:
         flag = f"--{unknown[0].replace('_', '-')}"
         called = next((one.name for one in known if flag in one.flags.split()), None)

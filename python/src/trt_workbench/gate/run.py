@@ -64,7 +64,7 @@ def _require_usable(config: GateConfig) -> None:
         if part is None:
             continue
         try:
-            refuse_unknown(command, part.settings)
+            refuse_unknown(command, part.settings, type(part).model_fields)
         except UsageProblem as error:
             raise UsageProblem(f"{name}: {error}") from error
         baseline: Path | None = getattr(part, "baseline", None)
