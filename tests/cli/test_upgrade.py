@@ -137,6 +137,22 @@ def test_a_container_without_the_folder_of_the_models_is_bad_input(models: Path)
     held(stderr_of("upgrade", models / "plain.onnx", "--to", container(models, elsewhere), *_QUICK, code=2))
 
 
+def test_what_crashed_in_the_old_stack_alone_is_corrected_by_the_new_one(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorRT is a double, whose device fails in one stack; nothing of its run is there to compare with."""
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
+    monkeypatch.setenv("TRTW_TMP", str(models / "out"))
+    run, old = models / "run", container(models, "export TRTW_DOUBLE_FAULT=crash")
+    words = ("--from", old, "--to", ".", "--quick", "--repetitions", "0", "--output", run)
+    stdout_of("upgrade", models / "plain.onnx", *words)
+    (plain,) = document(run)["models"]
+    assert (plain["before"]["verdict"], plain["after"]["verdict"]) == ("wrong", "right")
+    assert plain["reasons"][0].startswith("The new stack corrects it; the old one: N=1, output all")
+    empty = run / "before" / "plain" / "verify"
+    held(stderr_of("verify", models / "plain.onnx", "--backend", "ort-cpu", "--reference", empty, code=2))
+
+
 def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(models)
     np.save("x.npy", np.ones((4, 16), np.float32))

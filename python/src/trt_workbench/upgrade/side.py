@@ -182,9 +182,9 @@ class RunningSide:
         )
 
     def record_of(self, name: str) -> Path | None:
-        """Return the run directory of a verification that kept its reference; None without one."""
+        """Return the run directory of a verification that kept its reference; None where the first call failed."""
         folder = self.of(name, _VERIFY)
-        return folder if (folder / "reference" / "record.json").is_file() else None
+        return folder if (folder / "reference" / "record.json").is_file() and self.call_record(folder).calls else None
 
     @staticmethod
     def call_record(record: Path) -> CallRecordIndex:

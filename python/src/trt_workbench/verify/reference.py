@@ -164,6 +164,8 @@ class KeptReference(KeptRecord[CallRecordIndex]):
     def __init__(self, directory: Path) -> None:
         """Check the record. Raises UsageProblem as of KeptRecord."""
         super().__init__(directory, CallRecordIndex)
+        if not self.index.calls:
+            raise UsageProblem(f"The record is empty, as the first call of its run failed; record again: {directory}")
         self.ranges = {name: Range(*sizes) for name, sizes in self.index.ranges.items()}
         self.outputs = [name for call in self.index.calls[:1] for name in self.arrays(call, "expected")]
 
