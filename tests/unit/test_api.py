@@ -149,6 +149,15 @@ def test_arrays_go_in_and_come_out(twice: Path) -> None:
         model.run({"x": np.ones((1, 2), np.float32)})
 
 
+@pytest.mark.usefixtures("doubled_core")
+def test_an_engine_says_how_it_is_built_for_more_rows(twice: Path) -> None:
+    rows = {"x": np.ones((3, 2), np.float32)}
+    with tw.load(twice, backend="trt") as model, refused(tw.UsageProblem):
+        model.run(rows)
+    with tw.load(twice, backend="trt", options={"max_batch": 3}) as model:
+        assert model.run(rows)["y"].tolist() == [[2, 2]] * 3
+
+
 @pytest.mark.parametrize("backend", ["ort-cpu", "torch"])
 def test_tensors_go_in_and_come_out(twice: Path, backend: str) -> None:
     torch = pytest.importorskip("torch")

@@ -95,6 +95,9 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         self._looker: tuple[Looker, Detector] | None = None
         self._options = single_options(settings, self._backend, note)
         self._session = self._backend.load(model, self._options)
+        extra = self._options.extra
+        is_sized = model.suffix == ".onnx" and not extra.keys() & {"profiles", "config"}
+        self._most_rows: int | None = extra.get("max_batch") if is_sized else None
         self.backend, self.notes = self._backend.name, list[str]()
         self.inputs: tuple[TensorSpec, ...] = self._session.inputs
         self.outputs: tuple[TensorSpec, ...] = self._session.outputs
@@ -110,7 +113,7 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
 
         Args:
             inputs: an array for every input, or a tensor of PyTorch on any device, with its exact dtype and a shape
-                that fits.
+                that fits. TensorRT builds for one row, or for as many as `options={"max_batch": 8}` says.
 
         Returns:
             An array for every output; where an input is a tensor, tensors on its device. They are copied by way of the
@@ -120,6 +123,13 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
             UsageProblem: a name, dtype or shape does not fit the model, or it is closed.
             DeviceFailure: the device failed while executing.
         """
+        for spec in self.inputs if self._most_rows and isinstance(inputs, Mapping) else ():
+            rows = (*getattr(inputs.get(spec.name), "shape", ()), 0)[0]
+            if spec.shape and spec.shape[0] is None and rows > self._most_rows:
+                raise UsageProblem(
+                    f"Input {spec.name} has {rows} rows, the engine was built for {self._most_rows}; load the model "
+                    f"with options={{'max_batch': {rows}}}."
+                )
         return run_as_given(self._session, inputs)
 
     @overload
