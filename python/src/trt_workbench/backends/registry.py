@@ -147,22 +147,25 @@ def check_name(name: str, also: Sequence[str] = ()) -> None:
         raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *known])}")
 
 
-def check_backend_options(asked: Collection[str], given: Mapping[str, Mapping[str, Any]]) -> None:
+def check_backend_options(
+    asked: Collection[str], given: Mapping[str, Mapping[str, Any]], option: str = "--option"
+) -> None:
     """Check what a command that compares backends was given for them; needs neither a model nor a runtime.
 
     Args:
         asked: names of the backends that are run.
         given: options by backend.
+        option: of the command, that gave them.
 
     Raises:
         UsageProblem: a backend is not run, or does not take an option.
     """
     for name, options in given.items():
         if name not in asked:
-            raise UsageProblem(f"--option names {name}, which does not run; there are: {', '.join(asked)}.")
+            raise UsageProblem(f"{option} names {name}, which does not run; there are: {', '.join(asked)}.")
         for key in options:
             if key in _NOT_COMPARED:
-                raise UsageProblem(f"--option {name}:{key} cannot be given here: {_NOT_COMPARED[key]}.")
+                raise UsageProblem(f"{option} {name}:{key} cannot be given here: {_NOT_COMPARED[key]}.")
         get_backend(name).check_options(SessionOptions(extra=options))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,21 @@ class Subject:
     no_search: str = ""
 
 
+def _check_variants(settings: DecideSettings) -> None:
+    """Raise UsageProblem where a variant is of a runtime that is not tried, takes no such option, or is another one."""
+    for backend, named in settings.variants.items():
+        own = settings.options.get(backend, {})
+        seen: dict[str, Mapping[str, Any]] = {backend: own}
+        for name, more in named.items():
+            options = {**own, **more}
+            check_backend_options(backends_of(settings), {backend: options}, "--variants")
+            if twin := next((other for other, one in seen.items() if one == options), None):
+                raise UsageProblem(
+                    f"--variants has {backend}-{name} with the options of {twin}; leave one of them out."
+                )
+            seen[f"{backend}-{name}"] = options
+
+
 def subject_of(
     path: Path | None, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
@@ -136,9 +151,7 @@ def subject_of(
     for name in settings.backends or ():
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)
-    for backend, named in settings.variants.items():
-        for more in named.values():
-            check_backend_options(backends_of(settings), {backend: {**settings.options.get(backend, {}), **more}})
+    _check_variants(settings)
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")
     path = path or embedded_model()

@@ -45,7 +45,7 @@ def upgrade(
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import json_values, write_json
     from trt_workbench.upgrade.document import FAILED
-    from trt_workbench.upgrade.report import headline
+    from trt_workbench.upgrade.report import headline, sentence
     from trt_workbench.upgrade.run import upgrade as compare_stacks
 
     with run_directory("upgrade", output) as run:
@@ -62,7 +62,7 @@ def upgrade(
         lost = [one for one in failed if one.outcome == "not run"]
         first = (lost or failed)[0]
         raise (ComponentMissing if lost else CheckFailed)(
-            f"{headline(found)} The first, {first.name}: {first.reasons[0].rstrip('.')}. Full report: "
+            f"{headline(found)} The first, {first.name}: {sentence(first).rstrip('.')}. Full report: "
             f"{directory / 'report.html'}"
         )
     drawing.end()

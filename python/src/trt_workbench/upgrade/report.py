@@ -22,7 +22,7 @@ def answer(directory: Path) -> Headline:
 
 
 def _answer(found: Upgrade) -> Headline:
-    said = [headline(found), *(f"{one.name}: {_sentence(one)}" for one in found.models if _sentence(one))]
+    said = [headline(found), *(f"{one.name}: {sentence(one)}" for one in found.models if sentence(one))]
     return Headline(said, None if found.after is None else "safe" if found.passed else "not safe")
 
 
@@ -85,7 +85,8 @@ def ratio(timed: Timed | None) -> str:
     return f"{timed.ratio:.3f}{ends}"
 
 
-def _sentence(one: Upgraded) -> str:
+def sentence(one: Upgraded) -> str:
+    """Return why a model is not safe, with the smallest wrong part; "" where it is."""
     return "" if one.outcome == "safe" else "; ".join(one.reasons[: 1 + bool(one.reduced)])
 
 
