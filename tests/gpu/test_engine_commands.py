@@ -90,7 +90,7 @@ def test_outputs_equal_those_of_onnx_runtime(trtw: Trtw, model: Path, plan: Path
 
 
 @pytest.mark.parametrize("time", range(5))
-def test_cuda_and_tensorrt_open_side_by_side(plan: Path, time: int) -> None:  # noqa: ARG001 - a race is tried again
+def test_cuda_and_tensorrt_open_while_others_are_imported(plan: Path, time: int) -> None:  # noqa: ARG001 - a race is tried again
     call = [sys.executable, "-c", "from trt_workbench.main import main; main()", "infer-engine", str(plan)]
     done = subprocess.run([*call, "--no-bench", "--json"], capture_output=True, timeout=120, check=True)
     document = json.loads(done.stdout)

@@ -156,9 +156,10 @@ def examine_core() -> tuple[str, str, str]:
 
 
 def open_early(device: int) -> None:
-    """Have CUDA make its context and TensorRT's libraries opened on threads, while this one goes on importing.
+    """Have CUDA make its context, then TensorRT's libraries opened, on a thread, while this one goes on importing.
 
-    Nothing is raised: what fails fails again where it is needed, and is reported there.
+    One thread for both, as CUDA opens libraries, too, while it starts. Nothing is raised: what fails fails again where
+    it is needed, and is reported there.
 
     Args:
         device: index of the CUDA device.
@@ -172,17 +173,18 @@ def open_early(device: int) -> None:
         }
     except WorkbenchError:
         return
-    for name, call in calls.items():  # the process waits for these threads: it must not end within CUDA
-        threading.Thread(target=_open_early, args=(name, call), name=f"trtw-{name}").start()
+    # the process waits for this thread: it must not end within CUDA
+    threading.Thread(target=_open_early, args=(calls,), name="trtw-open").start()
     reached("core")
 
 
-def _open_early(name: str, call: Callable[[], object]) -> None:
+def _open_early(calls: dict[str, Callable[[], object]]) -> None:
     """Import nothing: a module that two threads import at once may be seen half made."""
-    began = time.perf_counter()
-    with suppress(Exception):
-        call()
-        _early[name] = time.perf_counter() - began
+    for name, call in calls.items():
+        began = time.perf_counter()
+        with suppress(Exception):
+            call()
+            _early[name] = time.perf_counter() - began
 
 
 def early_seconds() -> dict[str, float]:
