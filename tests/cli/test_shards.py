@@ -85,6 +85,16 @@ def test_a_done_shard_is_not_done_again(coco: Any, sharded: Any) -> None:
     assert json.loads((place / "run.json").read_text())["run_id"] != before
 
 
+def test_another_shard_does_not_take_the_place_of_a_done_one(coco: Any, sharded: Any) -> None:
+    (place,) = sharded(2, only=[1])
+    other = [*coco.arguments("--shard", "0/2")]
+    other[other.index("--output") + 1] = str(place)
+    result = coco.invoke_exactly(other)
+    assert result.exit_code == 2
+    held(result.stderr.splitlines()[-1])
+    assert json.loads((place / "shard.json").read_text())["index"] == 1
+
+
 def test_half_a_shard_is_done_again(sharded: Any) -> None:
     (place,) = sharded(2, only=[0])
     edited(place, lambda document: document.update(done=1))

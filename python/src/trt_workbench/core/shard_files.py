@@ -210,12 +210,20 @@ def done_before(
     """Return what an earlier run of the same shard left there, if it is whole and was asked for the same.
 
     `asked` hashes files, so it is called only where the rest fits.
+
+    Raises:
+        UsageProblem: another shard of the same run is done there, and would be lost.
     """
     try:
         known = read_shard_run(folder).document
     except UsageProblem:
         return None
-    same = (known.command, known.shard) == (command, shard) and known.is_whole and known.asked == dict(asked())
+    same = (known.command, known.count) == (command, shard.count) and known.is_whole and known.asked == dict(asked())
+    if same and known.shard != shard:
+        raise UsageProblem(
+            f"This folder has shard {known.shard} of the same run, which is done; give shard {shard} a folder of its "
+            f"own with --output: {folder}"
+        )
     return known if same else None
 
 
