@@ -8,7 +8,7 @@ between: of a good detector's matches few are such ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ LIMITS: Final = (1, 10)
 """Detections of an image, of the recalls that follow those of the areas."""
 _AT_ONCE: Final = 1_000_000  # numbers of an intermediate array of a thread
 _BLOCK: Final = 8192
-_LARGEST: Final = 2**31 - 1
 
 
 class _Threshold(NamedTuple):
@@ -110,24 +109,26 @@ class _Wanted(NamedTuple):
     """What each resample has to find.
 
     Attributes:
-        at: int [resamples, recalls], how many objects each recall needs.
-        room: more than any resample has.
+        reached: int32, how many recalls are reached with so many objects, from none on; behind one another for each
+            number of objects that there are to find.
+        begins: int [resamples, 1], where those of each resample begin.
     """
 
-    at: NDArray[np.intp]
-    room: int
+    reached: NDArray[np.int32]
+    begins: NDArray[np.intp]
 
     @classmethod
     def of(cls, objects: NDArray[np.int64]) -> _Wanted:
         """Return it of resamples with so many objects: there are few different numbers."""
         numbers, which = np.unique(objects, return_inverse=True)
-        shares = (np.arange(n + 1) / max(n, 1) for n in numbers)
-        return cls(np.stack([np.searchsorted(one, RECALLS, "left") for one in shares])[which], int(numbers[-1]) + 1)
+        reached = [np.searchsorted(RECALLS, np.arange(n + 1) / max(n, 1), side="right") for n in numbers]
+        begins = np.cumsum(numbers + 1) - numbers - 1
+        return cls(np.concatenate(reached).astype(np.int32), begins[which][:, None])
 
 
 def _average_precision(
     known: _Threshold, drawn: NDArray[np.int32], every: NDArray[np.int32], wanted: _Wanted
-) -> tuple[NDArray[np.float64], NDArray[Any]]:
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Return the mean of the precision at 101 recalls, and how many objects are found, both [resamples].
 
     Args:
@@ -136,46 +137,34 @@ def _average_precision(
         every: int32 [resamples, detections], those that count alone, up to each.
         wanted: of the resamples.
     """
-    resamples, many = len(drawn), len(known.places)
-    if not many:
+    resamples = len(drawn)
+    if not len(known.places):
         return np.zeros(resamples), np.zeros(resamples, np.int32)
-    # rows behind one another, each beginning beyond the one before, so that one search is of all
-    kind = np.int32 if resamples * wanted.room <= _LARGEST else np.int64
-    begins: NDArray[Any] = (np.arange(resamples) * wanted.room).astype(kind)[:, None]
-    right: NDArray[Any] = drawn[:, known.places].astype(kind, copy=False)
-    right[:, :1] += begins
-    np.cumsum(right, axis=1, out=right)
-    at_ends = right[:, known.ends] - begins
+    right = np.cumsum(drawn[:, known.places], axis=1, dtype=np.int32)
     seen = every[:, known.places[known.ends]]
     if len(known.moved):
         moves = np.cumsum(drawn[:, known.moved] * known.sign, axis=1, dtype=np.int32)
         seen = seen + np.concatenate([np.zeros((resamples, 1), np.int32), moves], axis=1)[:, known.before]
-    curve = at_ends / (seen + np.spacing(1))
+    curve = right[:, known.ends] / (seen + np.spacing(1))
     curve = np.maximum.accumulate(curve[:, ::-1], axis=1)[:, ::-1]
-    first = np.arange(resamples)[:, None] * many
-    place = np.searchsorted(right.ravel(), (wanted.at + begins).ravel()).reshape(wanted.at.shape) - first
-    reached = place < many
-    place = np.where(reached, place, 0)
-    values = np.where(reached, np.take_along_axis(curve, known.run[place], axis=1), 0.0)
-    at = np.where(reached, known.order[place], known.informative)
-    at[:, 0] = 0  # nothing need be found for the first
-    return _summed(at, values, known.informative) / len(RECALLS), at_ends[:, -1]
+    reached, order = wanted.reached[wanted.begins + right], known.order
+    # the first recall needs nothing, and belongs to the first place
+    terms = np.diff(reached, axis=1, prepend=int(order[0] > 0)) * curve[:, known.run]
+    if order[0]:
+        order, terms = np.append(0, order), np.concatenate([curve[:, :1], terms], axis=1)
+    return _summed(order, terms, known.informative) / len(RECALLS), right[:, -1]
 
 
-def _summed(at: NDArray[np.intp], values: NDArray[np.float64], many: int) -> NDArray[np.float64]:
+def _summed(at: NDArray[np.intp], terms: NDArray[np.float64], many: int) -> NDArray[np.float64]:
     """Return the sum of each row, in the order in which intervals were always summed, to the last bit.
 
-    Recalls of one place are one product, and blocks of places are summed apart.
-
     Args:
-        at: int [rows, recalls], place of each value, ascending; `many` for what is nowhere.
-        values: float64 [rows, recalls], of one place all alike.
-        many: how many places there are.
+        at: int [M], places of the terms, ascending.
+        terms: float64 [rows, M].
+        many: how many places there are; blocks of them are summed apart.
     """
-    starts = np.flatnonzero(np.diff(at, axis=1, prepend=-1))
-    terms = np.zeros(values.shape)
-    terms.flat[starts] = values.flat[starts] * np.diff(starts, append=values.size)
-    total = np.zeros(len(at))
-    for block in range(-(-many // _BLOCK)):
-        total += np.cumsum(np.where(at // _BLOCK == block, terms, 0.0) if many > _BLOCK else terms, axis=1)[:, -1]
+    total = np.zeros(len(terms))
+    for part in np.split(np.arange(len(at)), np.searchsorted(at, np.arange(_BLOCK, many, _BLOCK))):
+        if len(part):
+            total += np.cumsum(terms[:, part[0] : part[-1] + 1], axis=1)[:, -1]
     return total
