@@ -13,7 +13,7 @@ from tests.texts import held
 
 from trt_workbench.backends import on_gpus
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import read_shards
+from trt_workbench.core.shard_files import done_before, read_shards
 from trt_workbench.core.shard_workers import Device
 
 STREAM = ("eval-stream", "--backend", "torch", "--precision", "fp32,bf16", "--chunks", 12)
@@ -104,7 +104,7 @@ def test_precisions_that_end_workers_are_left_out_and_named(tmp_path: Path) -> N
     asked = {**job.request, "shard": {"index": 0, "count": 1}, "journal": str(tmp_path / "journal")}
     shard_worker.evaluate({**asked, "place": str(tmp_path / "0"), "skipped": [0]})
     assert (tmp_path / "journal").read_bytes() == b"\x02"
-    assert not job.finished(Shard(0, 1), tmp_path / "0")
+    assert not done_before(tmp_path / "0", Shard(0, 1), job.command, job.asked)
     (tmp_path / "merged").mkdir()
     found = job.merge(read_shards([tmp_path / "0"], partial=True), tmp_path / "merged", ["Shard 0/1 failed."], True)
     held(*found["notes"][-3:])

@@ -107,11 +107,11 @@ def bench(
             )
 
     if shard:
-        from trt_workbench.bench.sharding import finished
+        from trt_workbench.bench.sharding import COMMAND, what_decides
         from trt_workbench.console.shards import run_shard
 
-        done = partial(finished, planned.config, planned.points, shard)
-        run_shard(output, done, lambda folder: measured(folder).directory, as_json=as_json)
+        known = partial(what_decides, planned.config, planned.points)
+        run_shard(output, shard, COMMAND, known, lambda folder: measured(folder).directory, as_json=as_json)
         return
     if gpus is not None:
         from trt_workbench.bench.shard_worker import job_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from trt_workbench.bench.bench_run import PreparedBench, plan_bench
 from trt_workbench.bench.config import BenchConfig
-from trt_workbench.bench.sharding import finished, merge_shards
+from trt_workbench.bench.sharding import COMMAND, merge_shards, what_decides
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_workers import DONE, open_journal
 from trt_workbench.core.spread import Job
@@ -25,7 +25,8 @@ def job_of(planned: PreparedBench, only: Sequence[str], *, allow_unverified: boo
     return Job(
         TARGET,
         {**asked, "skip_unavailable": skip_unavailable},
-        partial(finished, planned.config, planned.points),
+        COMMAND,
+        partial(what_decides, planned.config, planned.points),
         lambda shards, folder, notes, _: merge_shards(shards, folder, notes=notes),
     )
 

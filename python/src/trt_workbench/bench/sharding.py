@@ -15,7 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, done_before, write_document
+from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, write_document
 from trt_workbench.model.opened import sha256_of
 
 COMMAND: Final = "bench"
@@ -26,11 +26,6 @@ def block_of(points: Sequence[Point], shard: Shard) -> list[Point]:
     sweeps = _sweeps(points)
     block = shard.block(len(sweeps))
     return [point for sweep in sweeps[block.start : block.stop] for point in sweep]
-
-
-def finished(config: BenchConfig, points: Sequence[Point], shard: Shard, output: Path) -> ShardDocument | None:
-    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    return done_before(output, shard, COMMAND, lambda: _asked(config, points))
 
 
 def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shard: Shard) -> None:
@@ -51,7 +46,7 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
         first=block.start,
         end=block.stop,
         done=sum(one <= measured for one in wanted),
-        asked=_asked(config, points),
+        asked=what_decides(config, points),
         ran={},
         whole={"records": len(_records(folder))},
     )
@@ -105,7 +100,8 @@ def _sweeps(points: Sequence[Point]) -> list[list[Point]]:
     return [*found.values()]
 
 
-def _asked(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]:
+def what_decides(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]:
+    """Return what decides the result and is known before the work."""
     hashes = {name: sha256_of(path) for name, path in model_files(config).items()}
     return {
         "model_sha256": hashes,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 
 if TYPE_CHECKING:
+    from trt_workbench.core.shard import Shard
     from trt_workbench.core.shard_files import ShardDocument
     from trt_workbench.core.shard_workers import Device
     from trt_workbench.core.spread import Job, Spread
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 def run_shard(
     output: Path | None,
-    finished: Callable[[Path], ShardDocument | None],
+    shard: Shard,
+    command: str,
+    asked: Callable[[], Mapping[str, Any]],
     evaluate: Callable[[Path], Path],
     *,
     as_json: bool,
@@ -29,14 +32,16 @@ def run_shard(
 
     Args:
         output: its folder, by which it is known when it is run again.
-        finished: returns what a folder has of this shard, if that is whole.
+        shard: which one it is.
+        command: that does it.
+        asked: returns what decides its result.
         evaluate: does it into a folder, and returns its run directory.
         as_json: print shard.json as the one document.
     """
-    from trt_workbench.core.shard_files import read_shard_run
+    from trt_workbench.core.shard_files import done_before, read_shard_run
 
     output = required_folder(output)
-    if found := finished(output):
+    if found := done_before(output, shard, command, asked):
         _show(found, output, as_json=as_json, before=True)
         return
     directory = evaluate(output)

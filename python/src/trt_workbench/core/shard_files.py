@@ -207,7 +207,7 @@ def _changed(
 def done_before(
     folder: Path, shard: Shard, command: str, asked: Callable[[], Mapping[str, Any]]
 ) -> ShardDocument | None:
-    """Return what an earlier run of the same shard left there, if it is whole and was asked for the same.
+    """Return what an earlier run of a shard left in a folder, if it is whole and was asked for the same.
 
     `asked` hashes files, so it is called only where the rest fits.
 

@@ -13,7 +13,7 @@ from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import RunDirectory
 from trt_workbench.core.errors import DeviceFailure, WorkbenchError
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import SHARD, ShardDocument, Shards, read_shards
+from trt_workbench.core.shard_files import SHARD, Shards, done_before, read_shards
 from trt_workbench.core.shard_workers import Device, ShardWorkers
 
 LEFT_OUT: Final = "Left out, as worker processes died of"
@@ -32,13 +32,15 @@ class Job:
     Attributes:
         target: module whose `evaluate` does a shard in a worker, as of `ShardWorkers`.
         request: of all shards, as JSON values.
-        finished: returns what a folder has of a shard, if that is whole and was asked for the same.
+        command: that is done.
+        asked: returns what decides the result.
         merge: makes the run.
     """
 
     target: str
     request: Mapping[str, Any]
-    finished: Callable[[Shard, Path], ShardDocument | None]
+    command: str
+    asked: Callable[[], Mapping[str, Any]]
     merge: Merge
 
 
@@ -81,7 +83,7 @@ def spread(
     logs.mkdir()
     shards = [Shard(index, len(devices)) for index in range(len(devices))]
     places = {shard: place / f"{shard.index}-of-{shard.count}" for shard in shards}
-    left = [shard for shard in shards if not job.finished(shard, places[shard])]
+    left = [shard for shard in shards if not done_before(places[shard], shard, job.command, job.asked)]
     for shard in left:
         if (places[shard] / SHARD).is_file():  # a half one, or of other settings
             shutil.rmtree(places[shard])

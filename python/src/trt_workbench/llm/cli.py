@@ -73,9 +73,10 @@ def eval_llm(
     )
     if shard:
         from trt_workbench.console.shards import run_shard
-        from trt_workbench.llm.sharding import finished
+        from trt_workbench.llm.sharding import COMMAND, what_decides
 
-        run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
+        known = partial(what_decides, request)
+        run_shard(output, shard, COMMAND, known, lambda folder: _evaluate(request, folder)[1], as_json=as_json)
         return
     if gpus is not None:
         from trt_workbench.console.shards import require_whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from trt_workbench.core.documents import json_values
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.spread import Job
 from trt_workbench.llm.run import LlmEvaluation, LlmRequest
-from trt_workbench.llm.sharding import COMMAND, finished, merge_shards
+from trt_workbench.llm.sharding import COMMAND, merge_shards, what_decides
 from trt_workbench.quantize import language_candidates
 
 TARGET: Final = "trt_workbench.llm.shard_worker"
@@ -26,7 +27,8 @@ def job_of(request: LlmRequest) -> Job:
     return Job(
         TARGET,
         {"request": json_values(dataclasses.replace(request, candidate=None), str)},
-        lambda shard, place: finished(dataclasses.replace(request, shard=shard), place),
+        COMMAND,
+        partial(what_decides, request),
         lambda shards, folder, notes, _: merge_shards(shards, folder, notes=notes),
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trt_workbench.core.documents import json_values, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, done_before, write_document
+from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, write_document
 from trt_workbench.llm.document import LlmRecord, unwritable, write_metrics
 from trt_workbench.llm.outcome import LlmOutcome, ScoredBackend, metrics_of, rows_of
 from trt_workbench.llm.scores import TokenScores
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 COMMAND: Final = "eval-llm"
 _OF_MACHINE: Final = ("threads", "allow_unverified")
-
-
-def finished(request: LlmRequest, output: Path) -> ShardDocument | None:
-    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    assert request.shard is not None
-    return done_before(output, request.shard, COMMAND, lambda: _asked(request))
 
 
 def write_shard(
@@ -64,7 +58,7 @@ def write_shard(
         first=block.start,
         end=block.stop,
         done=done,
-        asked=_asked(request),
+        asked=what_decides(request),
         ran=json_values({"recipe": facts["recipe"], "backends": [_ran(one) for one in scored]}, str),
         whole=json_values({"facts": facts, "notes": notes, "backends": [_written(one) for one in scored]}, str),
     )
@@ -119,7 +113,8 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
     return {"schema_version": 1, **metrics}
 
 
-def _asked(request: LlmRequest) -> dict[str, Any]:
+def what_decides(request: LlmRequest) -> dict[str, Any]:
+    """Return what decides the result and is known before the work."""
     directory = examine_llm_directory(request.model)
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     _, _, number = request.device.partition(":")

@@ -111,7 +111,7 @@ def _one_shard(settings: StreamSettings, shard: Shard, output: Path | None, *, a
     from trt_workbench.console.shards import run_shard
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.workspace import ENCODER, embedded_model
-    from trt_workbench.stream.sharding import finished, settings_of, write_shard
+    from trt_workbench.stream.sharding import COMMAND, settings_of, what_decides, write_shard
 
     own, target = settings_of(settings, shard), settings.target or embedded_model(ENCODER)
     write = partial(write_shard, settings=settings, target=target, shard=shard)
@@ -123,7 +123,7 @@ def _one_shard(settings: StreamSettings, shard: Shard, output: Path | None, *, a
             write(run.path, metrics=None)
             return run.commit("complete", shard=str(shard))
 
-    run_shard(output, partial(finished, settings, target, shard), compare, as_json=as_json)
+    run_shard(output, shard, COMMAND, partial(what_decides, settings, target), compare, as_json=as_json)
 
 
 def require_gates(metrics: Mapping[str, Any], directory: Path) -> None:

@@ -19,7 +19,7 @@ from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.run import StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings
-from trt_workbench.stream.sharding import COMMAND, finished, merge_shards, settings_of, write_shard
+from trt_workbench.stream.sharding import COMMAND, merge_shards, settings_of, what_decides, write_shard
 
 TARGET: Final = "trt_workbench.stream.shard_worker"
 
@@ -29,7 +29,8 @@ def job_of(settings: StreamSettings, target: Path) -> Job:
     return Job(
         TARGET,
         {"settings": json_values(settings, str), "target": str(target)},
-        partial(finished, settings, target),
+        COMMAND,
+        partial(what_decides, settings, target),
         lambda shards, folder, notes, _: merge_shards(shards, folder, notes=notes),
     )
 

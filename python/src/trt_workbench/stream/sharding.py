@@ -13,7 +13,7 @@ from trt_workbench.core.documents import json_values, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import ShardDocument, ShardRun, Shards, circumstances, done_before, write_document
+from trt_workbench.core.shard_files import ShardDocument, ShardRun, Shards, circumstances, write_document
 from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.stream.document import StreamMetrics
@@ -37,11 +37,6 @@ def settings_of(settings: StreamSettings, shard: Shard, skipped: Collection[int]
     block = shard.block(len(settings.precision))
     own = [one for place, one in enumerate(settings.precision[block.start : block.stop]) if place not in skipped]
     return dataclasses.replace(settings, precision=tuple(own))
-
-
-def finished(settings: StreamSettings, target: Path, shard: Shard, output: Path) -> ShardDocument | None:
-    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    return done_before(output, shard, COMMAND, lambda: _asked(settings, target))
 
 
 def write_shard(
@@ -73,7 +68,7 @@ def write_shard(
         first=block.start,
         end=block.stop,
         done=len(block) - len(left),
-        asked=_asked(settings, target),
+        asked=what_decides(settings, target),
         ran={},
         whole={
             "lanes": len(metrics.lanes) if metrics else 0,
@@ -140,7 +135,7 @@ def _by_chunk(one: ShardRun, chunks: int) -> list[list[bytes]]:
     return [lines[start : start + lanes] for start in range(0, len(lines), lanes)]
 
 
-def _asked(settings: StreamSettings, target: Path) -> dict[str, Any]:
+def what_decides(settings: StreamSettings, target: Path) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
     names = [name for name in StreamSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     source = Path(settings.input) if settings.input else None

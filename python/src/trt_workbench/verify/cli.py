@@ -120,7 +120,7 @@ def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alo
     """Verify at the shapes of a shard, unless that is done already."""
     from trt_workbench.console.shards import run_shard
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.verify.sharding import COMMAND, check_shard, finished, verify_shard
+    from trt_workbench.verify.sharding import COMMAND, check_shard, verify_shard, what_decides
 
     if alone:
         raise UsageProblem("--bisect and --fix are for a whole run; leave them out with --shard.")
@@ -132,7 +132,7 @@ def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alo
                 verify_shard(request, shard, run.path, note, lambda label: update(f"Verifying at {label}"))
             return run.commit("complete", shard=str(shard))
 
-    run_shard(output, partial(finished, request, shard), tried, as_json=as_json)
+    run_shard(output, shard, COMMAND, partial(what_decides, request), tried, as_json=as_json)
 
 
 def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") -> None:

@@ -19,7 +19,6 @@ from trt_workbench.core.shard_files import (
     ShardRun,
     Shards,
     circumstances,
-    done_before,
     write_document,
     writing,
 )
@@ -60,11 +59,6 @@ def check_shard(request: VerifyRequest) -> None:
         )
 
 
-def finished(request: VerifyRequest, shard: Shard, output: Path) -> ShardDocument | None:
-    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    return done_before(output, shard, COMMAND, lambda: _asked(request))
-
-
 def verify_shard(request: VerifyRequest, shard: Shard, folder: Path, note: Say, step: Say) -> None:
     """Try the shapes of a shard, and write `records.jsonl`, `shard.json` and the arrays of failures into `folder`.
 
@@ -85,7 +79,7 @@ def verify_shard(request: VerifyRequest, shard: Shard, folder: Path, note: Say, 
         first=block.start,
         end=block.stop,
         done=len(block),
-        asked=_asked(request),
+        asked=what_decides(request),
         ran={
             "precision": tried.facts["precision"],
             "shapes": [call.case.label for call in todo],
@@ -167,7 +161,7 @@ def _other_faults(several: Sequence[Sequence[_WithArrays]], chosen: int) -> Iter
                 yield row, arrays
 
 
-def _asked(request: VerifyRequest) -> dict[str, Any]:
+def what_decides(request: VerifyRequest) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
     backend = require_backend(request.backend, request.target.suffix)
     model = Model.open(request.model) if request.model else own_model(request.target)

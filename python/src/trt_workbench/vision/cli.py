@@ -79,9 +79,10 @@ def eval_coco(
         **vars(settings),
     )
     if shard:
-        from trt_workbench.vision.sharding import finished
+        from trt_workbench.vision.sharding import COMMAND, what_decides
 
-        run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
+        known = partial(what_decides, request)
+        run_shard(output, shard, COMMAND, known, lambda folder: _evaluate(request, folder)[1], as_json=as_json)
         return
     spread = None if gpus is None else _spread(request, output, gpus)
     found, directory = spread or _evaluate(request, output)

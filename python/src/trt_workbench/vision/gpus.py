@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.spread import Job
 from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.run import CocoRequest
 from trt_workbench.vision.shard_worker import TARGET
-from trt_workbench.vision.sharding import finished, merge_shards
+from trt_workbench.vision.sharding import COMMAND, merge_shards, what_decides
 from trt_workbench.vision.tasks.boxes import Boxes
 
 
@@ -22,7 +22,8 @@ def job_of(request: CocoRequest) -> Job:
     return Job(
         TARGET,
         {"request": json_values(request, str)},
-        lambda shard, place: finished(dataclasses.replace(request, shard=shard), place),
+        COMMAND,
+        partial(what_decides, request),
         lambda shards, folder, notes, together: merge_shards(
             shards, folder, notes=notes, together=together, ahead=ahead
         ),

@@ -21,7 +21,6 @@ from trt_workbench.core.shard_files import (
     ShardRun,
     Shards,
     circumstances,
-    done_before,
     write_document,
     writing,
 )
@@ -49,16 +48,11 @@ _TABLE: Final = ("image_ids", "category_ids", "boxes", "scores")
 _OF_MACHINE: Final = ("workers", "threads", "concurrency", "allow_unverified")
 
 
-def finished(request: CocoRequest, output: Path) -> ShardDocument | None:
-    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    assert request.shard is not None
-
-    def asked() -> dict[str, Any]:
-        backend = require_backend(request.backend, request.model.suffix)
-        data = read_form(request.images, request.annotations, request.split, request.exif)
-        return _asked(request, backend, data.sha256)
-
-    return done_before(output, request.shard, COMMAND, asked)
+def what_decides(request: CocoRequest) -> dict[str, Any]:
+    """Return what decides the result and is known before the work."""
+    backend = require_backend(request.backend, request.model.suffix)
+    data = read_form(request.images, request.annotations, request.split, request.exif)
+    return _asked(request, backend, data.sha256)
 
 
 def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoOutcome:
@@ -70,7 +64,6 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
     request, dataset, facts = evaluation.request, evaluation.dataset, evaluation.facts()
     shard, block = request.shard, evaluation.block
     assert shard is not None
-    asked = _asked(request, evaluation.detector.backend, dataset.sha256)
     whole = {
         "facts": facts,
         "images": str(dataset.folder.absolute()),
@@ -91,7 +84,7 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
         first=block.start,
         end=block.stop,
         done=len(found.done),
-        asked=json_values(asked),
+        asked=json_values(_asked(request, evaluation.detector.backend, dataset.sha256)),
         ran=json_values(_ran(facts, evaluation)),
         whole=json_values(whole),
     )
@@ -167,7 +160,6 @@ def _read_dataset(shards: Shards, task: VisionTask) -> CocoDataset:
 
 
 def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str, Any]:
-    """Return what decides the result and is known before the work."""
     settings = {name: getattr(request, name) for name in CocoSettings.__dataclass_fields__ if name not in _OF_MACHINE}
     settings["options"] = {name: value for name, value in request.options.items() if name != "device"}
     device = int(request.options.get("device", 0))
