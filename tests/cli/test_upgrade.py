@@ -130,6 +130,15 @@ def test_a_stack_that_starts_no_more_refuses_nothing(models: Path) -> None:
     assert "refused" not in result.stdout + (run / "report.html").read_text()
 
 
+def test_another_version_of_this_program_in_a_container_refuses_nothing(models: Path) -> None:
+    """It lacks an option, as an older one may."""
+    run, other = models / "run", 'case "$*" in *verify*) set -- "$@" --later-option ;; esac'
+    result = trtw("upgrade", models / "plain.onnx", "--to", container(models, other), *_QUICK, "--output", run)
+    assert result.exit_code == 3
+    held(result.stderr[result.stderr.index("error:") :])
+    assert document(run)["models"][0]["outcome"] == "not run"
+
+
 def test_a_container_without_the_folder_of_the_models_is_bad_input(models: Path) -> None:
     elsewhere = (
         f'for one; do shift; set -- "$@" "$(echo "$one" | sed s,{models}/plain.onnx,/nowhere/plain.onnx,)"; done'

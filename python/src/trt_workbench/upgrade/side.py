@@ -294,6 +294,13 @@ class RunningSide:
         start = next((place for place, one in enumerate(said) if one.startswith("error: ")), None)
         if start is not None:
             return CommandEnd(ended.code, " ".join(said[start:]).removeprefix("error: "))
+        if any(one.startswith("Usage: ") for one in said):
+            return CommandEnd(
+                ended.code,
+                f"The trt-workbench of the stack {stack.text} does not know the command as this one gives it "
+                f"({said[-1].removeprefix('Error: ')}); install the same version there.",
+                started=False,
+            )
         if ended.code:  # a crash of the command, or it never ran
             try:
                 stack.ask(settings.backend)
