@@ -1,4 +1,5 @@
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -282,3 +283,14 @@ def test_a_model_that_changes_while_it_is_loaded_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(ort_cpu, "cpu_session", changed)
     with refused(UsageProblem):
         OrtCpuBackend().load(path)
+
+
+def test_a_runtime_that_says_nothing_when_it_cannot_be_imported_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a build for another NumPy does."""
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    found = OrtCpuBackend().availability()
+    assert (found.ok, found.reason) == (False, "onnxruntime cannot be imported (ImportError).")

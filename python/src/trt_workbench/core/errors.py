@@ -107,6 +107,11 @@ def _kinds() -> list[type[WorkbenchError]]:
     return [one for one in found if hasattr(one, "exit_code")]
 
 
+def reason_of(error: BaseException) -> str:
+    """Return what an error of another package says, else its class."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the similar names, else all names."""
     names = list(known)

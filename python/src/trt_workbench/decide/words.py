@@ -51,10 +51,7 @@ def recommendation(
             doubts=[],
         )
     if worthless := _worthless(rows, task.keep):
-        doubts = _doubts(None, rows, task, max_loss, samples, processor=processor)
-        return Recommendation(
-            precision=None, backend=None, sentence=f"No recommendation, as {worthless}.", doubts=doubts
-        )
+        return Recommendation(precision=None, backend=None, sentence=f"No recommendation, as {worthless}.", doubts=[])
     usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.counts]
     if not usable:
         return Recommendation(

@@ -20,7 +20,7 @@ from trt_workbench.backends.ort.common import (
     too_old,
     translated,
 )
-from trt_workbench.core.errors import ComponentMissing
+from trt_workbench.core.errors import ComponentMissing, reason_of
 from trt_workbench.core.launcher import package
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class OrtCpuBackend(OrtBackend):
         try:
             import onnxruntime as ort
         except Exception as error:  # a broken install fails in many ways; each is reported here
-            reason = f"onnxruntime cannot be imported ({error})."
+            reason = f"onnxruntime cannot be imported ({reason_of(error)})."
             return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
         versions = {"onnxruntime": str(ort.__version__)}
         if reason := too_old(ort.__version__):
@@ -88,7 +88,8 @@ class OrtCpuBackend(OrtBackend):
             import onnxruntime as ort
         except ImportError as error:
             raise ComponentMissing(
-                f"Backend ort-cpu needs onnxruntime, which cannot be imported ({error}). {package('onnxruntime')}"
+                f"Backend ort-cpu needs onnxruntime, which cannot be imported ({reason_of(error)}). "
+                f"{package('onnxruntime')}"
             ) from error
         request = self.request(model, options)
         level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]

@@ -15,6 +15,7 @@ from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, cuda_major, too_old
 from trt_workbench.core.cuda_libraries import cuda_package, file_in_package
 from trt_workbench.core.environment import installed_packages
+from trt_workbench.core.errors import reason_of
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import launcher, package, task
 from trt_workbench.core.workers import WorkerFailure, ask_python
@@ -115,7 +116,7 @@ def _examine(provider: str) -> Availability:
     try:
         import onnxruntime as ort
     except Exception as error:  # a broken install fails in many ways; each is reported here
-        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", fix=wheel_advice)
+        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({reason_of(error)}).", fix=wheel_advice)
     versions = {"onnxruntime": str(ort.__version__)}
     if reason := too_old(ort.__version__):
         return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)

@@ -9,7 +9,7 @@ from trt_workbench.backends.base import Availability, SessionOptions
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.environment import available_processors
-from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, reason_of
 from trt_workbench.core.launcher import package, task
 from trt_workbench.core.precision import FORMATS
 
@@ -28,7 +28,7 @@ def torch_availability() -> Availability:
     try:
         import torch
     except Exception as error:  # a broken install fails in many ways; each is reported here
-        return Availability(ok=False, reason=f"torch cannot be imported ({error}).", fix=package("torch"))
+        return Availability(ok=False, reason=f"torch cannot be imported ({reason_of(error)}).", fix=package("torch"))
     versions = {"torch": str(torch.__version__), "cuda_of_torch": str(torch.version.cuda or "none")}
     numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if numbers < MINIMUM_VERSION:

@@ -11,7 +11,7 @@ import numpy as np
 from trt_workbench.core.counts import counted
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.elements import errors, is_finite
-from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, reason_of
 from trt_workbench.core.launcher import package
 from trt_workbench.core.variables import keep_compiled_code
 from trt_workbench.model.llm_directory import LlmDirectory
@@ -142,7 +142,7 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
             logits = model(input_ids=tokens, use_cache=False).logits[:, :kept]
     except REFUSALS as error:
         raise UsageProblem(
-            f"transformers cannot run this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+            f"transformers cannot run this {directory.model_type} model ({reason_of(error)}): {directory.path}"
         ) from error
     one, other = logits.float().cpu().numpy()
     if errors(other, one).max() > _CAUSAL_TOLERANCE * max(np.abs(one[is_finite(one)]).max(initial=0), 1e-6):
@@ -155,8 +155,4 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
 
 def _reason(error: BaseException) -> str:
     """Return why a model cannot be loaded, without the names of all architectures that can be."""
-    return _one_line(error).partition(" Model type should be one of ")[0]
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return reason_of(error).partition(" Model type should be one of ")[0]
