@@ -223,6 +223,13 @@ def test_a_bench_whose_winners_are_stable_says_so_first_and_what_is_unstable_nex
     said = page[page.index('<p class="first wrap">') :]
     assert said.startswith('<p class="first wrap">Fastest: trt-fp16 at 4 of 4 workloads.</p>')
     assert said.index("<li") == said.index('<li class="wrap">Unstable: the times of 5 of 24 points are unreliable.')
+    mark = {"engine": "m.plan", "engine_sha256": "0", "verdict": "undecided", "text": "undecided", "evidence": None}
+    records = committed("bench-h200/vit") / "records.jsonl"
+    lines = records.read_text(encoding="utf-8").splitlines()
+    marked = [json.dumps(json.loads(line) | {"verification": mark | {"allowed": True}}) for line in lines]
+    records.write_text("\n".join([*marked, ""]), encoding="utf-8")
+    page = write_report(records.parent).read_text(encoding="utf-8")
+    assert '<p class="first wrap">Not verified, accepted by --allow-unverified: m.plan is undecided.</p>' in page
 
 
 def test_what_is_unstable_in_all_repetitions_is_nowhere_the_fastest(tmp_path: Path) -> None:

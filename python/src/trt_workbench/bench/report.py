@@ -17,6 +17,7 @@ from trt_workbench.report.page import evidence_from
 from trt_workbench.report.sparkline import sparkline
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verdict import Headline
+from trt_workbench.verify import let_through
 
 TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners replaces the sentence of each.
@@ -36,7 +37,8 @@ def _answer(run: BenchArtefacts, made: list[Table]) -> Headline:
     if worst is None and made:
         shaky = any(row.standing.all_unstable for one in made for row in one.rows)
         worst = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"
-    if worst not in ("wrong", "failed"):  # who is fastest where that is known is the answer
+    doubted = let_through(record.verification for record in run.records)
+    if worst not in ("wrong", "failed") and not doubted:  # who is fastest where that is known is the answer
         said = sorted(said, key=lambda sentence: sentence not in leaders(made))
     return Headline(said, worst)
 

@@ -41,7 +41,7 @@ def _merged(run: BenchArtefacts) -> list[str]:
 
 
 def alarms(records: Sequence[Record]) -> list[str]:
-    """Return what has to be read before any figure: the first line of what is printed, and of a report."""
+    """Return what has to be read before any figure: the first line of what is printed."""
     points = {(_place(record), record.runtime) for record in records if record.status in ("ok", "wrong")}
     sentences = let_through(record.verification for record in records)
     if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
