@@ -231,8 +231,13 @@ def test_the_difference_of_two_profiles_is_read_without_a_long_way_down(page: Br
 
 def test_the_best_and_the_worst_picture_begin_on_the_first_screen(page: Browser, pages: dict[str, Path]) -> None:
     page.open(pages["eval-coco"], 1280)
-    tops = page.ask("[...document.images].slice(0, 2).map((one) => one.getBoundingClientRect().top)")
-    assert all(top < 800 for top in tops)
+    boxes = page.ask(
+        """[...document.images].slice(0, 2).map((one) => {
+          const {top, height, width} = one.getBoundingClientRect();
+          return [top, height, width / height - one.naturalWidth / one.naturalHeight];
+        })"""
+    )
+    assert all(top < 800 and height <= 320 and abs(stretched) < 0.02 for top, height, stretched in boxes)
 
 
 def test_the_figures_of_a_score_are_seen_without_scrolling_on_a_phone(page: Browser, pages: dict[str, Path]) -> None:
