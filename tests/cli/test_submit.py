@@ -234,6 +234,8 @@ def test_external_data_travels_too(write: Any, tmp_path: Path, coco: Any) -> Non
         {"slurm": {"partition": "gpu\n#SBATCH --wrap=x"}},
         {"schema_version": 2},
         {"command": "verify", "model": "shapes-yolov10"},
+        {"arguments": ["--data", "a\0b"]},
+        {"setup": ["export A=a\0b"]},
     ],
 )
 def test_bad_settings_are_refused(write: Any, tmp_path: Path, changes: dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ TypeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$")
 # Within a line of a script: no blank, no quote, no end of the line.
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/=,@+&|!*()\[\]-]*$")]
 # One line of a shell.
-Line = Annotated[str, Field(pattern=r"^[^\n\r]+$")]
-Text = Annotated[str, Field(min_length=1)]
+Line = Annotated[str, Field(pattern=r"^[^\n\r\x00]+$")]
+# No script holds NUL.
+Text = Annotated[str, Field(pattern=r"^[^\x00]+$")]
 # A path as it can stand in any line of any script.
 _PLAIN = re.compile(r"[\w./+@=,-]+")
 # Options that each task gets from its job.
