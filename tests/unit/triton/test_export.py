@@ -255,6 +255,19 @@ def test_every_profile_is_captured_and_warmed_up_at_its_own_shapes(tmp_path: Pat
     held(" ".join(json_of("export-triton", *words, "-o", tmp_path / "repository")["notes"][1:]))
 
 
+@pytest.mark.parametrize(
+    ("shape", "warm"), [("n,3,h,w", False), ("n,3,8,8", True), ("1,3,h,8", False), ("1,3,8,8", True)]
+)
+def test_sizes_that_nothing_says_are_not_warmed_up(tmp_path: Path, shape: str, *, warm: bool) -> None:
+    """An image of 1 by 1 is none that a detector takes, and a server does not start where a warm-up fails."""
+    model = write_onnx(tmp_path / "m.onnx", f"g (float[{shape}] images) => (float[{shape}] y) {{ y = Relu(images) }}")
+    assert ("model_warmup" in exported(tmp_path, model)) == warm
+    said = json_of("export-triton", model, "-o", tmp_path / "repository")["notes"]
+    note = "There is no warm-up: nothing says which sizes the server will see of images."
+    assert (note in said) == (not warm)
+    assert note not in json_of("export-triton", model, "-o", tmp_path / "repository", "--no-warmup")["notes"]
+
+
 def test_a_plan_that_takes_no_single_rows_is_warmed_up_by_what_it_takes(tmp_path: Path) -> None:
     path = plan(tmp_path / "p.plan", profiles=("images:4x3x320x320/8x3x320x320/8x3x320x320",))
     found = exported(tmp_path, path)

@@ -38,7 +38,7 @@ def model_config(name: str, source: TritonSource, settings: TritonSettings) -> C
         config["cc_model_filenames"] = dict(source.by_capability)
     if source.is_batched and settings.batching:
         config["dynamic_batching"] = dynamic_batching(settings)
-    if settings.warmup:
+    if settings.warmup and not source.unsized():  # a size that is guessed may be none that the model takes
         config["model_warmup"] = [_warmup(source, rows) for rows in sorted({source.smallest(), max(source.most, 1)})]
     if settings.cuda_graphs:
         config["optimization"] = {"cuda": {"graphs": True, "graph_spec": _graphs(source)}}

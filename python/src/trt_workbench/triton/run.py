@@ -95,12 +95,14 @@ def export_triton(settings: TritonSettings, preparation: Preparation) -> Exporte
         _write(settings, folder, text, files, is_step=models[folder].get("backend") == "python")
     write_text(client, program)
     return ExportedRepository(
-        settings.repository, models, client, (*source.notes, *_batch_notes(source), *_step_notes(models))
+        settings.repository, models, client, (*source.notes, *_shape_notes(source, settings), *_step_notes(models))
     )
 
 
-def _batch_notes(source: TritonSource) -> Iterator[str]:
-    """Yield what to mind where no profile takes some batches: the server puts requests together to any size."""
+def _shape_notes(source: TritonSource, settings: TritonSettings) -> Iterator[str]:
+    """Yield what to mind of shapes: batches that no profile takes, and sizes that nothing says."""
+    if settings.warmup and (unsized := source.unsized()):
+        yield f"There is no warm-up: nothing says which sizes the server will see of {', '.join(unsized)}."
     for _, run in groupby(enumerate(source.untaken()), key=lambda one: one[1] - one[0]):
         sizes = [size for _, size in run]
         span = f"{sizes[0]} to {sizes[-1]} rows" if len(sizes) > 1 else counted(sizes[0], "row")

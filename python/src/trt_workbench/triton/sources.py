@@ -73,6 +73,11 @@ class TritonSource:
         taken = {size for one in self.profiles for size in self.rows(one)}
         return [size for size in range(1, self.most + 1) if self.profiles and size not in taken]
 
+    def unsized(self) -> list[str]:
+        """Return the inputs that have a size, besides the batch, which neither the file nor a profile says."""
+        start, known = int(self.is_batched), {name for one in self.profiles for name in one.shapes}
+        return [spec.name for spec in self.inputs if None in spec.shape[start:] and spec.name not in known]
+
     def best(self, name: str, rows: int = 1) -> tuple[int, ...]:
         """Return the shape of an input without the batch, as a profile for a batch is tuned for; 1 where none says."""
         spec = next(one for one in self.inputs if one.name == name)
