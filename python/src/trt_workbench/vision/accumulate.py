@@ -57,21 +57,25 @@ def accumulate(
     precision = np.full((len(counts), many, thresholds), np.nan)
     recall = np.full((len(counts), many + len(LIMITS), thresholds), np.nan)
     planned = {area: _thresholds(one, area) for area in areas if one.wanted[area].any()}
-    step = max(1, _AT_ONCE // max(1, len(one.images)))
+    end = int(one.matched.max(initial=-1)) + 1  # what is behind all of them changes nothing
+    step = max(1, _AT_ONCE // max(1, end))
     for start in range(0, len(counts) if planned else 0, step):
         part = slice(start, start + step)
-        drawn = counts[part][:, one.images]
+        drawn = np.take(counts[part], one.images[:end], axis=1)  # an index would leave it in the order of columns
         for area, plan in planned.items():
             objects = counts[part][:, one.objects[one.wanted[area]]].sum(axis=1)
             present = np.where(objects > 0, objects, np.nan)
-            seen = drawn if one.inside[area].all() else drawn * one.inside[area]
+            inside = one.inside[area, :end]
+            seen = drawn if inside.all() else drawn * inside
             every, wanted = np.cumsum(seen, axis=1, dtype=np.int32), _Wanted.of(objects)
             for at, known in enumerate(plan):
                 found, last = _average_precision(known, drawn, every, wanted)
                 precision[part, area, at] = np.where(objects > 0, found, np.nan)
                 recall[part, area, at] = last / present
                 for place, limit in enumerate(LIMITS if area == 0 else ()):
-                    recall[part, many + place, at] = drawn[:, known.places[known.ranks < limit]].sum(axis=1) / present
+                    recall[part, many + place, at] = (
+                        np.take(drawn, known.places[known.ranks < limit], axis=1).sum(axis=1) / present
+                    )
     return precision, recall
 
 
@@ -140,16 +144,17 @@ def _average_precision(
     resamples = len(drawn)
     if not len(known.places):
         return np.zeros(resamples), np.zeros(resamples, np.int32)
-    right = np.cumsum(drawn[:, known.places], axis=1, dtype=np.int32)
-    seen = every[:, known.places[known.ends]]
+    right = np.cumsum(np.take(drawn, known.places, axis=1), axis=1, dtype=np.int32)
+    seen = np.take(every, known.places[known.ends], axis=1)
     if len(known.moved):
-        moves = np.cumsum(drawn[:, known.moved] * known.sign, axis=1, dtype=np.int32)
-        seen = seen + np.concatenate([np.zeros((resamples, 1), np.int32), moves], axis=1)[:, known.before]
-    curve = right[:, known.ends] / (seen + np.spacing(1))
+        moves = np.cumsum(np.take(drawn, known.moved, axis=1) * known.sign, axis=1, dtype=np.int32)
+        moves = np.concatenate([np.zeros((resamples, 1), np.int32), moves], axis=1)
+        seen = seen + np.take(moves, known.before, axis=1)
+    curve = np.take(right, known.ends, axis=1) / (seen + np.spacing(1))
     curve = np.maximum.accumulate(curve[:, ::-1], axis=1)[:, ::-1]
     reached, order = wanted.reached[wanted.begins + right], known.order
     # the first recall needs nothing, and belongs to the first place
-    terms = np.diff(reached, axis=1, prepend=int(order[0] > 0)) * curve[:, known.run]
+    terms = np.diff(reached, axis=1, prepend=np.int32(order[0] > 0)) * np.take(curve, known.run, axis=1)
     if order[0]:
         order, terms = np.append(0, order), np.concatenate([curve[:, :1], terms], axis=1)
     return _summed(order, terms, known.informative) / len(RECALLS), right[:, -1]

@@ -114,10 +114,11 @@ def _best(verdicts: Verdicts, counts: NDArray[np.int32], objects: _Values) -> tu
     if not len(ends):
         return best, at
     before = np.searchsorted(places, ends)  # how many right ones are above
-    step = max(1, _AT_ONCE // len(verdicts.scores))
+    images = verdicts.images[: ends[-1]]
+    step = max(1, _AT_ONCE // len(images))
     for start in range(0, len(counts), step):
         part = slice(start, start + step)
-        drawn = counts[part][:, verdicts.images]
+        drawn = np.take(counts[part], images, axis=1)
         found = np.cumsum(drawn, axis=1, dtype=np.int32)[:, ends - 1]
         right = np.cumsum(drawn[:, places], axis=1, dtype=np.int32)[:, before - 1]
         values = _f1(right, found, objects[part, None])
