@@ -3,6 +3,7 @@
 `TRTW_SCREENSHOTS=DIR pytest tests/unit/report/test_in_a_browser.py` keeps a picture of each page at each width.
 """
 
+import html
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.test_report import ROWS, RUN, decision
 from tests.unit.quantize.planted import planted_data, planted_model
 
+from trt_workbench.core.artefacts import read_environment
 from trt_workbench.core.documents import write_json
 from trt_workbench.overview.history import write_history
 from trt_workbench.overview.report import write_overview
@@ -207,6 +209,12 @@ def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]
         page.open(pages[kind], 1280)
         ends[kind] = page.ask("document.querySelector('.verdict .first').getBoundingClientRect().bottom")
     assert {kind: end for kind, end in ends.items() if end > 800} == {}
+
+
+def test_every_report_of_a_run_says_by_which_command(pages: dict[str, Path]) -> None:
+    runs = {kind: path for kind, path in pages.items() if kind not in ("overview", "history")}
+    said = {kind: html.unescape(path.read_text(encoding="utf-8")) for kind, path in runs.items()}
+    assert [kind for kind, path in runs.items() if read_environment(path.parent).command not in said[kind]] == []
 
 
 def test_an_answer_with_a_verdict_has_a_colour(page: Browser, pages: dict[str, Path]) -> None:
