@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ def document(model: Path, *words: str) -> tuple[int, dict[str, Any], str]:
 @pytest.mark.usefixtures("recorded")
 def test_a_model_that_is_built_passes(model: Path) -> None:
     code, found, err = document(model, "--gpu", "rtx5090,sm121")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert re.sub(r"\[\d+ s\] Compiling .*\n", "", err) == ""  # a slow machine gives signs of life
     assert found["passed"]
     assert found["profiles"] == ["x:1x16/4x16/4x16"]
     assert [target["sm"] for target in found["targets"]] == ["sm120", "sm121"]
