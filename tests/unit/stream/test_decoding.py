@@ -304,6 +304,12 @@ def test_vocabulary_writes_and_splits(tmp_path: Path) -> None:
         vocabulary.text([9])
 
 
+@pytest.mark.parametrize("text", ["\ufeff<blk> 0\n  1\na 2\n", "<blk>\t0\n \t1\na\t2", "<blk> 0 \r\n1\r\na 2\r\n"])
+def test_what_other_programs_put_around_tokens_is_no_part_of_them(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokens.txt").write_bytes(text.encode())
+    assert Vocabulary(tmp_path / "tokens.txt").pieces == {0: "<blk>", 1: " ", 2: "a"}
+
+
 @pytest.mark.parametrize("text", ["a\n", "a 1\nb 1\n", "a x\n", "\n", "a 99999999999\n"])
 def test_a_damaged_vocabulary_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokens.txt").write_text(text)

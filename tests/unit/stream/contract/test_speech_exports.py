@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.speech_exports import (
@@ -241,6 +242,24 @@ def test_a_transducer_is_drafted_whole_and_transcribes(name: str, kind: str, fro
     lines = [json.loads(line) for line in (tmp_path / "run" / "transcripts.jsonl").read_text().splitlines()]
     assert len({line["found"]["fp32"] for line in lines}) == 1
     assert lines[0]["found"]["fp32"]
+
+
+@pytest.mark.parametrize("count", [7, 9, 11])
+def test_a_vocabulary_of_another_length_makes_no_durations(tmp_path: Path, count: int) -> None:
+    """icefall's decoder says how many tokens there are; other scores would be taken for durations."""
+    model = conformer(tmp_path)
+    stateless_parts(tmp_path)
+    decoder = onnx.load(tmp_path / "decoder.onnx")
+    onnx.helper.set_model_props(decoder, {"vocab_size": "9", "context_size": "2"})
+    onnx.save(decoder, tmp_path / "decoder.onnx")
+    for part in ("decoder", "joiner"):
+        (tmp_path / f"{part}.onnx").rename(tmp_path / model.name.replace("encoder", part))
+    (tmp_path / "tokens.txt").write_text("".join(f"{one or '<blk>'} {one}\n" for one in range(count)))
+    path, _, undecided = drafted(model, tmp_path, "conformer")
+    assert not undecided
+    said = read_contract(path, read_tensors(model)).decoding
+    assert said
+    assert (said.kind, said.durations) == ("transducer", ())
 
 
 def test_a_conformer_is_told_how_much_was_processed(exported: dict[str, Path], tmp_path: Path) -> None:

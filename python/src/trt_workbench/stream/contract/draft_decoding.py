@@ -41,7 +41,9 @@ def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
     if frames is None:
         return []
     pieces = Vocabulary(tokens).pieces
-    said: dict[str, Any] = {**_kind(joiner, max(pieces) + 1), "frames": frames, "tokens": tokens.name}
+    count = decoder.metadata.get("vocab_size", "")  # icefall's, with the blank
+    scored = int(count) if count.isdecimal() and len(count) < 10 else max(pieces) + 1
+    said: dict[str, Any] = {**_kind(joiner, scored), "frames": frames, "tokens": tokens.name}
     said["blank"] = _blank(pieces)
     said |= {part: one.name for part, one in files.items()}
     said |= {"state": states} if (states := _states(decoder)) else {"max_symbols": 1}

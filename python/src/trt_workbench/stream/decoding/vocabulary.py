@@ -19,6 +19,7 @@ BLANKS = ("<blk>", "<blank>", "<eps>")
 UNKNOWN = "<unk>"
 """Stands for what no piece writes."""
 _MOST_TOKENS = 2**20
+_LINE = re.compile(r"(?:(.*)[ \t])?([0-9]{1,9})[ \t\r]*")
 
 
 class Vocabulary:
@@ -41,11 +42,12 @@ class Vocabulary:
             text = read_text(path)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageProblem(f"The tokens file cannot be read ({error}): {path}") from error
-        for place, line in enumerate(text.split("\n"), 1):
+        for place, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
             if not line.strip():
                 continue
-            piece, _, number = line.rstrip("\r").rpartition(" ")
-            if not number.isdecimal() or int(number) >= _MOST_TOKENS or int(number) in self.pieces:
+            found = _LINE.fullmatch(line)
+            piece, number = found.groups() if found else ("", "")
+            if not found or int(number) >= _MOST_TOKENS or int(number) in self.pieces:
                 raise UsageProblem(
                     f"A line of a tokens file has a piece, a space and its number, each number once: {path}:{place}"
                 )
