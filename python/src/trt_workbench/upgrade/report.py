@@ -60,6 +60,8 @@ def headline(found: Upgrade) -> str:
         slower = [one.timed.outcome for one in found.models if one.timed and one.timed.ratio is not None]
         faster = slower.count("improvement")
         words = f" {counted(faster, 'model')} faster, none slower." if faster else ""
+        only = sum(one.before.verdict is None for one in found.models)
+        words += f" {only} of them only the new stack takes." if only else ""
         return f"Safe: {count} as correct after the upgrade as before.{words}{same}"
     kinds = ", ".join(f"{number} {outcome}" for outcome, number in failed.items())
     return f"Not safe: {sum(failed.values())} of {count} ({kinds}).{same}"
