@@ -12,6 +12,7 @@ import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.speech_exports import (
     PROMPTS,
+    Conformer,
     conformer,
     nemotron,
     parakeet_tdt,
@@ -39,6 +40,7 @@ from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
 from trt_workbench.stream.settings import StreamSettings
 
+torch = pytest.importorskip("torch")
 Document = dict[str, Any]
 # What a user adds: the frames of an utterance.
 EXPORTS: dict[str, tuple[Callable[[Path], Path], tuple[object, ...], dict[str, Any]]] = {
@@ -260,6 +262,23 @@ def test_a_vocabulary_of_another_length_makes_no_durations(tmp_path: Path, count
     said = read_contract(path, read_tensors(model)).decoding
     assert said
     assert (said.kind, said.durations) == ("transducer", ())
+
+
+def test_a_layer_whose_cache_is_not_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = Conformer.forward
+
+    def stale(self: Any, x: Any, attn: Any, conv: Any, processed: Any) -> Any:
+        frames, held, ends = healthy(self, x, attn, conv, processed)
+        return frames, held, torch.stack([ends[0], conv[1]])
+
+    monkeypatch.setattr(Conformer, "forward", stale)
+    path, *_ = drafted(model := conformer(tmp_path), tmp_path, "conformer")
+    (live,) = (
+        one
+        for one in json_of("check-contract", path, model, "--backend", "ort-cpu")["checks"]
+        if one["name"] == "live state"
+    )
+    assert live["reason"] == "of cached_conv 1 entry along dimension 0 (1) never left the initial value"
 
 
 def test_a_conformer_is_told_how_much_was_processed(exported: dict[str, Path], tmp_path: Path) -> None:

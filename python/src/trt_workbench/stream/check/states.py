@@ -17,6 +17,8 @@ _MOST_MEMORY = 512
 # A state is alive where noise in it moves an output this many times further than a repetition does.
 _ABOVE_REPETITION = 10
 _STUCK = "it never leaves its initial value"
+# Dimensions of a state that holds those of several layers, and what is named of many.
+_WITH_LAYERS, _MOST_STUCK = 4, 5
 
 
 def reset(trial: ContractTrial, found: CheckTally) -> None:
@@ -46,6 +48,28 @@ def live(trial: ContractTrial, found: CheckTally) -> None:
             found.add(f"is declared dead but is live: {fact.reason}", tensor=fact.input)
         elif not fact.live and not fact.declared_dead and trial.contract.gates.live_state:
             found.add(f"carries nothing to later chunks but is not declared dead: {fact.reason}", tensor=fact.input)
+
+    stuck = [text for pair in trial.contract.state if (text := _stuck_part(trial, pair, base))]
+    found.reason = "; ".join(stuck[:_MOST_STUCK])
+
+
+def _stuck_part(trial: ContractTrial, pair: State, base: list[ChunkRun]) -> str:
+    """Return which layers of a state never leave their initial value, in words; empty where all or none do.
+
+    This is no failure: channels, whose dimension may be there instead, can be silent in a healthy model.
+    """
+    first, *others = (step.inputs[pair.input] for step in base)
+    axis = int(trial.contract.batch_axis(pair.input) == 0)
+    if first.ndim < _WITH_LAYERS or any(one.shape != first.shape for one in others):
+        return ""
+    moved = np.zeros(first.shape[axis], bool)
+    for one in others:
+        moved |= (one != first).any(tuple(place for place in range(first.ndim) if place != axis))
+    if moved.all() or not moved.any():
+        return ""
+    entries = ", ".join(map(str, np.flatnonzero(~moved)[:_MOST_STUCK].tolist()))
+    count = counted(int((~moved).sum()), "entry", "entries")
+    return f"of {pair.input} {count} along dimension {axis} ({entries}) never left the initial value"
 
 
 def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) -> StateFact:
