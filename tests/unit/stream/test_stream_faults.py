@@ -7,6 +7,7 @@ import pytest
 from tests.streaming_models import contract_of
 from tests.texts import held
 
+from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.workspace import embedded_contract
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.reading import read_contract
@@ -70,6 +71,18 @@ def test_what_each_fault_changes(contract: Contract) -> None:
         "creeping gain": {channel, time},
         "NaN": {channel},
     }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_gain_is_not_rounded_away(contract: Contract, dtype: str) -> None:
+    """States of 16 bits, such as T-one's, stayed what they were in a short stream, which looked like a dead state."""
+    alter = by_name(faults(contract, CHUNKS))["creeping gain"].alter
+    assert alter is not None
+    now = {name: array.astype(numpy_dtype(dtype)) for name, array in state(contract, 1).items()}
+    for chunk in (1, 2):
+        found = alter(StateUpdate(chunk, now, now, now))["cache_last_channel"]
+        assert found.dtype == numpy_dtype(dtype)
+        assert (found != now["cache_last_channel"]).mean() > 0.9
 
 
 def test_what_happens_once_happens_in_the_middle_alone(contract: Contract) -> None:

@@ -14,6 +14,8 @@ from trt_workbench.stream.contract.contract import Contract
 State = dict[str, NDArray[Any]]
 STUCK, ONE_SHORT = "lengths stuck", "length one short"
 _GAIN = 1 / 30_000
+# 16 bits round a smaller one away.
+_HALF_GAIN = 1 / 128
 
 
 class StateUpdate(NamedTuple):
@@ -50,6 +52,7 @@ def faults(contract: Contract, chunks: int) -> list[PlantedFault]:
     live = {pair.input: pair for pair in contract.state if not pair.dead}
     floats = [name for name in live if contract.inputs[name].dtype.startswith(("float", "bfloat"))]
     lengths = [name for name in live if contract.inputs[name].dtype.startswith("int")]
+    halves = any("16" in contract.inputs[name].dtype for name in floats)
     middle = chunks // 2
     shifted = next((name for name in floats if (shift := live[name].shift) and shift.by is None), None)
     shifted = shifted or next((name for name in floats if live[name].shift), None)
@@ -81,7 +84,11 @@ def faults(contract: Contract, chunks: int) -> list[PlantedFault]:
             ),
         ),
         ("update lost", f"the update after chunk {middle} is lost", where(live, no_state, _lost(middle))),
-        ("creeping gain", "state is scaled by 1 + chunk/30000", where(floats, no_floats, _gain(floats))),
+        (
+            "creeping gain",
+            "state is scaled by 1 + chunk/30000, one of 16 bits by 1 + chunk/128",
+            where(floats, no_floats, _gain(floats)),
+        ),
         (
             "NaN",
             f"one number of the state becomes NaN after chunk {middle}",
@@ -136,10 +143,13 @@ def _lost(chunk: int) -> Alter:
 
 def _gain(names: list[str]) -> Alter:
     def alter(update: StateUpdate) -> State:
-        gain = 1 + update.chunk * _GAIN
-        return {**update.now, **{name: (update.now[name] * gain).astype(update.now[name].dtype) for name in names}}
+        return {**update.now, **{name: _scaled(update.now[name], update.chunk) for name in names}}
 
     return alter
+
+
+def _scaled(array: NDArray[Any], chunk: int) -> NDArray[Any]:
+    return (array * (1 + chunk * (_GAIN if array.itemsize > 2 else _HALF_GAIN))).astype(array.dtype)
 
 
 def _nan(names: list[str], chunk: int) -> Alter:
