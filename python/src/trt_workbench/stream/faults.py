@@ -86,7 +86,7 @@ def faults(contract: Contract, chunks: int) -> list[PlantedFault]:
         ("update lost", f"the update after chunk {middle} is lost", where(live, no_state, _lost(middle))),
         (
             "creeping gain",
-            "state is scaled by 1 + chunk/30000, one of 16 bits by 1 + chunk/128",
+            f"state is scaled by 1 + chunk/30000{', of 16 bits by 1 + chunk/128' * halves}",
             where(floats, no_floats, _gain(floats)),
         ),
         (
