@@ -259,7 +259,7 @@ def test_every_profile_is_captured_and_warmed_up_at_its_own_shapes(tmp_path: Pat
     ("shape", "warm"), [("n,3,h,w", False), ("n,3,8,8", True), ("1,3,h,8", False), ("1,3,8,8", True)]
 )
 def test_sizes_that_nothing_says_are_not_warmed_up(tmp_path: Path, shape: str, *, warm: bool) -> None:
-    """An image of 1 by 1 is none that a detector takes, and a server does not start where a warm-up fails."""
+    """An image of 1 by 1 is none that a detector takes: the warm-up would fail."""
     model = write_onnx(tmp_path / "m.onnx", f"g (float[{shape}] images) => (float[{shape}] y) {{ y = Relu(images) }}")
     assert ("model_warmup" in exported(tmp_path, model)) == warm
     said = json_of("export-triton", model, "-o", tmp_path / "repository")["notes"]
