@@ -1,12 +1,13 @@
 """COCO's figures of resamples of one category, all resamples at once.
 
 Precision rises from one detection that finds an object to the next, unless a wrong one is between. So the largest
-precision from a recall on, which COCO's figures are made of, is at the end of such a run, and nothing is worked out in
-between: of a good detector's matches few are such ends.
+precision from a recall on, which COCO's figures are made of, is at the end of such a run, and no other precision is
+worked out: of a good detector's matches few are such ends.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,34 +20,59 @@ if TYPE_CHECKING:
 RECALLS: Final = np.linspace(0.0, 1.0, 101)
 LIMITS: Final = (1, 10)
 """Detections of an image, of the recalls that follow those of the areas."""
-_AT_ONCE: Final = 1_000_000  # numbers of an intermediate array of a thread
+_AT_ONCE: Final = 250_000  # numbers of an intermediate array of a thread
 _BLOCK: Final = 8192
 
 
-class _Threshold(NamedTuple):
-    """The matches of one area at one threshold.
+class _Plan(NamedTuple):
+    """What all resamples have in common of one area: matches of all thresholds, threshold by threshold.
 
     Attributes:
         informative: how many matches of the area find an object at any threshold, or count otherwise than alone.
-        places: int [H], places of detections that find an object, best score first.
-        order: int [H], their places among the informative ones.
-        run: int [H], the run that each is in.
-        ends: int [runs], the last of each run, a place in `places`.
+        places: int [M], places of detections that find an object, best score first.
+        order: int [M], their places among the informative ones.
+        bounds: int [thresholds + 1], where each threshold begins, and the end.
+        ends: int [runs], the last match of each run.
+        run: int [M], the run that each match is in.
         moved: int [C], places of detections that count otherwise than alone.
         sign: int32 [C], how each counts more, or less.
-        before: int [runs], how many of them are up to the end of each run.
-        ranks: int [H], place among the detections of its image.
+        before: int [2, runs], how many of them there are up to the end of each run, and at earlier thresholds.
     """
 
     informative: int
     places: NDArray[np.intp]
     order: NDArray[np.intp]
-    run: NDArray[np.intp]
+    bounds: NDArray[np.intp]
     ends: NDArray[np.intp]
+    run: NDArray[np.intp]
     moved: NDArray[np.intp]
     sign: NDArray[np.int32]
     before: NDArray[np.intp]
-    ranks: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, one: ClassMatches, area: int) -> _Plan:
+        """Return it of a category."""
+        change = one.counted[area].astype(np.int32) - one.inside[area][one.matched]
+        informative = np.flatnonzero((one.hits[area] | (change != 0)).any(axis=0))
+        (at, order), (moved_at, moved) = (np.nonzero(each[:, informative]) for each in (one.hits[area], change))
+        places, sign = one.matched[informative[order]], change[moved_at, informative[moved]]
+        up_to = np.searchsorted(moved_at * len(informative) + moved, at * len(informative) + order, "right")
+        before = np.stack([up_to, np.searchsorted(moved_at, at)])
+        more, less = _from_zero(sign[None])[0][before]
+        counted = np.cumsum(one.inside[area])[places] + more - less
+        # without a wrong one between, the next that counts is the next that finds something
+        is_end = (np.diff(counted, append=-1) != 1) | (np.diff(at, append=-1) != 0)
+        return cls(
+            len(informative),
+            places,
+            order,
+            np.searchsorted(at, np.arange(len(change) + 1)),
+            np.flatnonzero(is_end),
+            np.cumsum(is_end) - is_end,
+            one.matched[informative[moved]],
+            sign,
+            before[:, is_end],
+        )
 
 
 def accumulate(
@@ -56,57 +82,36 @@ def accumulate(
     many, thresholds = one.hits.shape[:2]
     precision = np.full((len(counts), many, thresholds), np.nan)
     recall = np.full((len(counts), many + len(LIMITS), thresholds), np.nan)
-    planned = {area: _thresholds(one, area) for area in areas if one.wanted[area].any()}
+    plans = {area: _Plan.of(one, area) for area in areas if one.wanted[area].any()}
     end = int(one.matched.max(initial=-1)) + 1  # what is behind all of them changes nothing
-    step = max(1, _AT_ONCE // max(1, end))
-    for start in range(0, len(counts) if planned else 0, step):
+    step = max(1, _AT_ONCE // max(1, end, *(len(plan.places) for plan in plans.values())))
+    for start in range(0, len(counts) if plans else 0, step):
         part = slice(start, start + step)
         drawn = np.take(counts[part], one.images[:end], axis=1)  # an index would leave it in the order of columns
-        for area, plan in planned.items():
+        for area, plan in plans.items():
             objects = counts[part][:, one.objects[one.wanted[area]]].sum(axis=1)
-            present = np.where(objects > 0, objects, np.nan)
-            inside = one.inside[area, :end]
-            seen = drawn if inside.all() else drawn * inside
-            every, wanted = np.cumsum(seen, axis=1, dtype=np.int32), _Wanted.of(objects)
-            for at, known in enumerate(plan):
-                found, last = _average_precision(known, drawn, every, wanted)
-                precision[part, area, at] = np.where(objects > 0, found, np.nan)
-                recall[part, area, at] = last / present
-                for place, limit in enumerate(LIMITS if area == 0 else ()):
-                    recall[part, many + place, at] = (
-                        np.take(drawn, known.places[known.ranks < limit], axis=1).sum(axis=1) / present
-                    )
+            present = np.where(objects > 0, objects, np.nan)[:, None]
+            inside, found = one.inside[area, :end], np.take(drawn, plan.places, axis=1)
+            every = np.cumsum(drawn if inside.all() else drawn * inside, axis=1, dtype=np.int32)
+            known = _average_precision(plan, drawn, found, every, _Wanted.of(objects))
+            precision[part, area] = np.where(objects[:, None] > 0, known, np.nan)
+            recall[part, area] = _between(found, plan.bounds) / present
+            for place, limit in enumerate(LIMITS if area == 0 else ()):
+                first = np.flatnonzero(one.ranks[plan.places] < limit)
+                own = _between(np.take(found, first, axis=1), np.searchsorted(first, plan.bounds))
+                recall[part, many + place] = own / present
     return precision, recall
 
 
-def _thresholds(one: ClassMatches, area: int) -> list[_Threshold]:
-    """Return what resamples have in common."""
-    change = one.counted[area].astype(np.int32) - one.inside[area][one.matched]
-    informative = np.flatnonzero((one.hits[area] | (change != 0)).any(axis=0))
-    alone = np.cumsum(one.inside[area])
-    made = []
-    for hits, moves in zip(one.hits[area][:, informative], change[:, informative], strict=True):
-        order, moved = np.flatnonzero(hits), np.flatnonzero(moves)
-        places, sign = one.matched[informative[order]], moves[moved]
-        before = np.searchsorted(moved, order, "right")
-        counted = alone[places] + np.concatenate([[0], np.cumsum(sign)])[before]
-        # without a wrong one between, the next that counts is the next that finds something
-        is_end = np.diff(counted, append=-1) != 1
-        ends = np.flatnonzero(is_end)
-        made.append(
-            _Threshold(
-                len(informative),
-                places,
-                order,
-                np.cumsum(is_end) - is_end,
-                ends,
-                one.matched[informative[moved]],
-                sign,
-                before[ends],
-                one.ranks[places],
-            )
-        )
-    return made
+def _from_zero(values: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the sums of the first none, one, two ... numbers of each row."""
+    return np.concatenate([np.zeros((len(values), 1), np.int32), np.cumsum(values, axis=1, dtype=np.int32)], axis=1)
+
+
+def _between(values: NDArray[np.int32], bounds: NDArray[np.intp]) -> NDArray[np.int32]:
+    """Return the sum of each row between bounds."""
+    sums = np.take(_from_zero(values), bounds, axis=1)
+    return sums[:, 1:] - sums[:, :-1]
 
 
 class _Wanted(NamedTuple):
@@ -131,33 +136,43 @@ class _Wanted(NamedTuple):
 
 
 def _average_precision(
-    known: _Threshold, drawn: NDArray[np.int32], every: NDArray[np.int32], wanted: _Wanted
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Return the mean of the precision at 101 recalls, and how many objects are found, both [resamples].
+    plan: _Plan, drawn: NDArray[np.int32], found: NDArray[np.int32], every: NDArray[np.int32], wanted: _Wanted
+) -> NDArray[np.float64]:
+    """Return the mean of the precision at 101 recalls, [resamples, thresholds].
 
     Args:
-        known: of one threshold.
+        plan: of the area.
         drawn: int32 [resamples, detections], how often each was drawn.
+        found: int32 [resamples, M], how often those that find an object were.
         every: int32 [resamples, detections], those that count alone, up to each.
         wanted: of the resamples.
     """
-    resamples = len(drawn)
-    if not len(known.places):
-        return np.zeros(resamples), np.zeros(resamples, np.int32)
-    right = np.cumsum(np.take(drawn, known.places, axis=1), axis=1, dtype=np.int32)
-    seen = np.take(every, known.places[known.ends], axis=1)
-    if len(known.moved):
-        moves = np.cumsum(np.take(drawn, known.moved, axis=1) * known.sign, axis=1, dtype=np.int32)
-        moves = np.concatenate([np.zeros((resamples, 1), np.int32), moves], axis=1)
-        seen = seen + np.take(moves, known.before, axis=1)
-    curve = np.take(right, known.ends, axis=1) / (seen + np.spacing(1))
-    curve = np.maximum.accumulate(curve[:, ::-1], axis=1)[:, ::-1]
-    reached, order = wanted.reached[wanted.begins + right], known.order
+    parts = [slice(*ends) for ends in itertools.pairwise(plan.bounds.tolist())]
+    right = np.empty_like(found)
+    for part in parts:
+        np.cumsum(found[:, part], axis=1, out=right[:, part])
+    seen = np.take(every, plan.places[plan.ends], axis=1)
+    if len(plan.moved):
+        moves = _from_zero(np.take(drawn, plan.moved, axis=1) * plan.sign)
+        more, less = (np.take(moves, one, axis=1) for one in plan.before)
+        seen = seen + more - less
+    curve = np.take(right, plan.ends, axis=1) / (seen + np.spacing(1))
+    for ends in itertools.pairwise(np.searchsorted(plan.ends, plan.bounds).tolist()):
+        backwards = curve[:, slice(*ends)][:, ::-1]
+        np.maximum.accumulate(backwards, axis=1, out=backwards)
+    reached, highest = wanted.reached[wanted.begins + right], np.take(curve, plan.run, axis=1)
+    fresh, firsts = (
+        np.diff(reached, axis=1, prepend=np.int32(0)),
+        [part.start for part in parts if part.start < part.stop],
+    )
+    fresh[:, firsts] = reached[:, firsts]
     # the first recall needs nothing, and belongs to the first place
-    terms = np.diff(reached, axis=1, prepend=np.int32(order[0] > 0)) * np.take(curve, known.run, axis=1)
-    if order[0]:
-        order, terms = np.append(0, order), np.concatenate([curve[:, :1], terms], axis=1)
-    return _summed(order, terms, known.informative) / len(RECALLS), right[:, -1]
+    apart = plan.order[firsts] > 0
+    fresh[:, firsts] -= apart
+    terms = fresh * highest
+    terms[:, firsts] += highest[:, firsts] * apart
+    sums = [_summed(plan.order[part], terms[:, part], plan.informative) for part in parts]
+    return np.stack(sums, axis=1) / len(RECALLS)
 
 
 def _summed(at: NDArray[np.intp], terms: NDArray[np.float64], many: int) -> NDArray[np.float64]:
@@ -169,7 +184,8 @@ def _summed(at: NDArray[np.intp], terms: NDArray[np.float64], many: int) -> NDAr
         many: how many places there are; blocks of them are summed apart.
     """
     total = np.zeros(len(terms))
-    for part in np.split(np.arange(len(at)), np.searchsorted(at, np.arange(_BLOCK, many, _BLOCK))):
-        if len(part):
-            total += np.cumsum(terms[:, part[0] : part[-1] + 1], axis=1)[:, -1]
+    ends = [0, *np.searchsorted(at, np.arange(_BLOCK, many, _BLOCK)).tolist(), len(at)]
+    for first, end in itertools.pairwise(ends):
+        if first < end:
+            total += np.cumsum(terms[:, first:end], axis=1)[:, -1]
     return total
