@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RECALLS: Final = np.linspace(0.0, 1.0, 101)
 LIMITS: Final = (1, 10)
 """Detections of an image, of the recalls that follow those of the areas."""
-_AT_ONCE: Final = 250_000  # numbers of an intermediate array of a thread
+_AT_ONCE: Final = 500_000  # numbers of an intermediate array of a thread
 _BLOCK: Final = 8192
 
 
