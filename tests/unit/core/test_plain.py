@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import TypeAdapter
 
-from trt_workbench.core.plain import Plain, plain
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.plain import Plain, plain, read_plain
 from trt_workbench.core.settings import Setting
 
 
@@ -58,6 +60,7 @@ _OTHER = [
     {"name": "a", "parts": [{"number": True}]},
     {"name": "a", "parts": [{"share": 1.0}]},
     {"name": "a", "part": {"number": 1, "share": float("inf")}},
+    {"name": "a", "part": {"number": 1, "share": 10**400}},
     {"name": "a", "part": {"number": 1, "share": "0.5"}},
     {"name": "a", "part": {"number": 1, "many": 0}},
 ]
@@ -70,5 +73,19 @@ def test_what_is_right_is_read(document: Any) -> None:
 
 @pytest.mark.parametrize("document", _OTHER, ids=json.dumps)
 def test_what_pydantic_refuses_or_converts_is_left_to_it(document: Any) -> None:
-    with pytest.raises((LookupError, TypeError, ValueError)):
+    with pytest.raises((LookupError, OverflowError, TypeError, ValueError)):
         plain(Whole, document)
+
+
+@pytest.mark.parametrize("version", [True, 1.0], ids=str)
+def test_a_literal_is_the_value_that_it_equals(version: object) -> None:
+    found = plain(Whole, {"name": "a", "version": version})
+    assert repr(found) == repr(TypeAdapter(Whole).validate_python({"name": "a", "version": 1}))
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400])
+def test_a_file_with_a_number_beyond_all_is_refused(number: str, tmp_path: Path) -> None:
+    file = tmp_path / "whole.json"
+    file.write_text(f'{{"name": "a", "part": {{"number": 1, "share": {number}}}}}', encoding="utf-8")
+    with pytest.raises(UsageProblem, match="share"):
+        read_plain(file, Whole)

@@ -28,7 +28,7 @@ class Plain:
 
 def read_plain(path: Path, kind: type[T], advice: str = "") -> T:
     """Return what a JSON file holds, as `read_document` does, which says what is wrong. Raises UsageProblem."""
-    with contextlib.suppress(OSError, LookupError, TypeError, ValueError):
+    with contextlib.suppress(OSError, LookupError, OverflowError, TypeError, ValueError):
         return plain(kind, parse_json(read_text(path)))
     from trt_workbench.core.documents import read_document
 
@@ -39,7 +39,7 @@ def plain(kind: type[T], document: Any) -> T:
     """Return a value of JSON as a dataclass.
 
     Raises:
-        LookupError, TypeError, ValueError: it is not exactly that.
+        LookupError, OverflowError, TypeError, ValueError: it is not exactly that.
     """
     found: T = _read(kind, document)
     return found
@@ -56,13 +56,13 @@ def _read(kind: Any, value: Any) -> Any:
         return tuple(_read(parts[0], one) for one in _of(list, value))
     if form is dict:
         return {name: _read(parts[1], one) for name, one in _of(dict, value).items()}
-    if form is Literal and value not in parts:
-        raise ValueError(value)
+    if form is Literal:
+        return parts[parts.index(value)]  # not the value: True equals 1
     if kind is float and not math.isfinite(value):
         raise ValueError(value)
     if kind is float and type(value) is int:
         return float(value)
-    return value if kind is Any or form is Literal else _of(kind, value)
+    return value if kind is Any else _of(kind, value)
 
 
 def _of(kind: type[T], value: Any) -> T:
