@@ -13,10 +13,12 @@ import pytest
 import yaml
 from tests.cli.test_shards import without_times
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.shards import with_other_digit
 from tests.texts import held
 
 import trt_workbench
 from trt_workbench.scale.submit import scheduler
+from trt_workbench.scale.submit.array import RUN_FILE, read_array
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -156,6 +158,16 @@ def test_the_local_script_runs_all(write: Any, tmp_path: Path, stub: Path) -> No
     subprocess.run(["bash", tmp_path / "out/shards.sh"], check=True)
     assert starts(stub) == [0, 1, 2, 3]
     assert "Merge: " in said
+
+
+def test_a_changed_shard_is_missing_but_whoever_waits_reads_no_files(write: Any, tmp_path: Path, stub: Path) -> None:
+    stdout_of("submit", write(program=stubbed(stub), local={"at_once": 2}))
+    subprocess.run(["bash", tmp_path / "out/shards.sh"], check=True)
+    array = read_array(tmp_path / "out" / RUN_FILE)
+    assert (array.missing(), array.ended()) == ([], SHARDS)
+    with_other_digit(array.shard_folder(1) / "predictions.json", '"score": ')
+    shutil.rmtree(array.shard_folder(2))
+    assert (array.missing(), array.ended()) == ([1, 2], SHARDS - 1)
 
 
 def test_a_local_run_is_what_one_process_gives(write: Any, tmp_path: Path, stub: Path, coco: Any) -> None:

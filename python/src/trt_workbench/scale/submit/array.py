@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from trt_workbench import __version__
+from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_text
-from trt_workbench.core.shard_files import read_shard_run
+from trt_workbench.core.shard_files import SHARD, ShardDocument, read_shard_run
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.scale.submit.document import RunFile, load_run_file
@@ -89,12 +90,19 @@ class JobArray:
         return [*self.work, "--shard", f"{index}/{self.run.shards}", "--output", str(self.shard_folder(index))]
 
     def missing(self) -> list[int]:
-        """Return the shards that are not done."""
-        return [index for index in range(self.run.shards) if not self._is_done(index)]
+        """Return the shards that are not done, or were changed since."""
+        return self._without(lambda folder: read_shard_run(folder).document)
 
-    def _is_done(self, index: int) -> bool:
+    def ended(self) -> int:
+        """Return how many shards are done; their files are not read, as whoever waits asks again and again."""
+        return self.run.shards - len(self._without(lambda folder: read_document(folder / SHARD, ShardDocument)))
+
+    def _without(self, read: Callable[[Path], ShardDocument]) -> list[int]:
+        return [index for index in range(self.run.shards) if not self._is_done(index, read)]
+
+    def _is_done(self, index: int, read: Callable[[Path], ShardDocument]) -> bool:
         try:
-            known = read_shard_run(self.shard_folder(index)).document
+            known = read(self.shard_folder(index))
         except UsageProblem:
             return False
         return known.is_whole and known.shard.count == self.run.shards

@@ -63,7 +63,7 @@ def run_array(
             break
         if attempt:
             say(f"{array.name}: {_named(missing, array)} failed and will be run again ({attempt + 1} of {_ATTEMPTS}).")
-        scheduler.run(array, missing, lambda: progress(array.run.shards - len(array.missing()), array.run.shards))
+        scheduler.run(array, missing, lambda: progress(array.ended(), array.run.shards))
     if missing := array.missing():
         raise DeviceFailure(
             f"{_named(missing, array)} of {array.name} failed {_ATTEMPTS} times; the others are kept: "
