@@ -38,14 +38,15 @@ def run_shard(
         evaluate: does it into a folder, and returns its run directory.
         as_json: print shard.json as the one document.
     """
-    from trt_workbench.core.shard_files import done_before, read_shard_run
+    from trt_workbench.core.documents import read_document
+    from trt_workbench.core.shard_files import SHARD, ShardDocument, done_before
 
     output = required_folder(output)
     if found := done_before(output, shard, command, asked):
         _show(found, output, as_json=as_json, before=True)
         return
     directory = evaluate(output)
-    _show(read_shard_run(directory).document, directory, as_json=as_json)
+    _show(read_document(directory / SHARD, ShardDocument), directory, as_json=as_json)
 
 
 def required_folder(output: Path | None) -> Path:
