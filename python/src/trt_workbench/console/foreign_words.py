@@ -16,6 +16,8 @@ _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
 _OTHERS, _NEMO = "other commands here", "NeMo"
 
 _PLAN = ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")
+_BUILDS = ("`trtw build-engine` builds alone, and verifies what it built.",)
+_KEPT = ("What is found is always kept, in the run directory.",)
 Says = tuple[str, ...]
 """What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
 
@@ -28,8 +30,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--onnx": (_TRTEXEC, ("Give the file alone, without an option.",)),
     "--loadEngine": (_TRTEXEC, ("Give the plan alone, without an option: `trtw infer-engine m.plan`.",)),
     "--saveEngine": (_TRTEXEC, _PLAN),
-    "--buildOnly": (_TRTEXEC, ("`trtw build-engine` builds alone, and verifies what it built.",)),
-    "--skipInference": (_TRTEXEC, ("`trtw build-engine` builds alone, and verifies what it built.",)),
+    "--buildOnly": (_TRTEXEC, _BUILDS),
+    "--skipInference": (_TRTEXEC, _BUILDS),
     "--infStreams": (_TRTEXEC, ("--streams",)),
     **{f"--{name}": (_TRTEXEC, _precision(name)) for name in precisions()},
     "--best": (_TRTEXEC, ("`trtw decide` tries every precision.",)),
@@ -83,8 +85,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--batch-size": (_ULTRALYTICS, ("--batch", "--max-batch")),
     "task=": (_ULTRALYTICS, ("The model itself says what it finds.",)),
     "mode=": (_ULTRALYTICS, ("`trtw -h` lists the commands.",)),
-    "save=": (_ULTRALYTICS, ("What is found is always kept, in the run directory.",)),
-    "save_txt=": (_ULTRALYTICS, ("What is found is always kept, in the run directory.",)),
+    "save=": (_ULTRALYTICS, _KEPT),
+    "save_txt=": (_ULTRALYTICS, _KEPT),
     "name=": (_ULTRALYTICS, ("--output DIR",)),
     "project=": (_ULTRALYTICS, ("--output DIR",)),
     "--save-dir": (_ULTRALYTICS, ("--output DIR",)),

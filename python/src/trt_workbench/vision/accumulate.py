@@ -161,10 +161,8 @@ def _average_precision(
         backwards = curve[:, slice(*ends)][:, ::-1]
         np.maximum.accumulate(backwards, axis=1, out=backwards)
     reached, highest = wanted.reached[wanted.begins + right], np.take(curve, plan.run, axis=1)
-    fresh, firsts = (
-        np.diff(reached, axis=1, prepend=np.int32(0)),
-        [part.start for part in parts if part.start < part.stop],
-    )
+    fresh = np.diff(reached, axis=1, prepend=np.int32(0))
+    firsts = [part.start for part in parts if part.start < part.stop]
     fresh[:, firsts] = reached[:, firsts]
     # the first recall needs nothing, and belongs to the first place
     apart = plan.order[firsts] > 0
