@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.console.common import single_command_app
 from trt_workbench.core import workers
+from trt_workbench.core.directory import ARTEFACTS, RunDirectory
 from trt_workbench.vision.cli import eval_coco
 
 
@@ -22,6 +23,20 @@ def _forked_workers(forking: Any) -> Iterator[None]:
     """Start workers fast."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "subprocess", forking)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_unheard_of_artefacts() -> Iterator[None]:
+    """Refuse what a command puts into its run directory under a name that a later run there takes for the user's."""
+    commit = RunDirectory.commit
+
+    def checked(run: RunDirectory, *words: Any, **facts: Any) -> Path:
+        assert {one.name for one in run.path.iterdir()} <= ARTEFACTS
+        return commit(run, *words, **facts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDirectory, "commit", checked)
         yield
 
 

@@ -72,6 +72,13 @@ def test_an_older_run_is_replaced_and_what_is_the_users_stays(tmp_path: Path) ->
     assert names(tmp_path) == ["run"]
 
 
+def test_what_a_run_has_made_is_never_replaced_by_what_lay_there(tmp_path: Path) -> None:
+    old = {"unheard-of.json": "old", "sides/one.json": "old"}
+    target = make_run(tmp_path / "run", **old)
+    make_run(target, **dict.fromkeys(old, "new"))
+    assert [(target / name).read_text() for name in old] == ["new", "new"]
+
+
 _REPLACES = """
 import os, signal, sys
 from pathlib import Path

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 ARTEFACTS: Final = frozenset(
     {
-        "gate.json", "junit.xml", "latency", "score", "summary.md", "verify",
-        "availability.log", "bisect", "captures", "check-target.json", "check.json", "config.json", "confusion.json",
-        "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "found.npz", "layers.json", "logs",
-        "metrics.json", "outputs", "partitions.json", "partitions.svg", "pictures", "plots", "predict.json",
-        "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "scores",
-        "search.json", "sensitivity.json", "shard.json", "shards.json", "verify.json",
+        "after", "availability.log", "before", "bisect", "builds.json", "captures", "check-target.json", "check.json",
+        "config.json", "confusion.json", "curves.json", "decision.json", "detections.jsonl", "env.json", "failures",
+        "fix", "found.npz", "gate.json", "junit.xml", "latency", "layers.json", "logs", "metrics.json", "outputs",
+        "partitions.json", "partitions.svg", "pictures", "plots", "predict.json", "predictions.json", "records.jsonl",
+        "reference", "report.html", "report.md", "run.json", "samples", "score", "scores", "search.json",
+        "sensitivity.json", "shard.json", "shards.json", "summary.md", "transcripts.jsonl", "upgrade.json", "verify",
+        "verify.json",
     }
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""
@@ -154,9 +155,11 @@ class RunDirectory:
         """Take the user's own files of the destination into the staging folder, as further names of the same files."""
         shutil.copymode(self.destination, self.path)
         for entry in self.destination.iterdir():
-            if entry.name not in ARTEFACTS and entry.is_dir() and not entry.is_symlink():
+            if entry.name in ARTEFACTS or os.path.lexists(self.path / entry.name):
+                continue
+            if entry.is_dir() and not entry.is_symlink():
                 shutil.copytree(entry, self.path / entry.name, symlinks=True, copy_function=_link)
-            elif entry.name not in ARTEFACTS:
+            else:
                 _link(str(entry), str(self.path / entry.name))
 
     def _restore(self) -> None:
