@@ -60,7 +60,8 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
     assert "is below 0.99" in check["text"]
     assert "more than 0.005" in check["text"]
     assert "unpaired, without an interval: the baseline has no predictions.json" in check["text"]
-    assert "figure 'APP'; did you mean AP" in gate(tmp_path, text.replace("{AP:", "{APP:"), code=2)["checks"][0]["text"]
+    text = text.replace("{AP:", "{AP_rare:")  # of LVIS
+    assert "score.at_least: AP_rare has no value in this run" in gate(tmp_path, text, code=2)["checks"][0]["text"]
 
 
 def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, str], tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(
             {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "decode": "device"},
             "other decoders (device, now host)",
         ),
-        ("AP", None, "score.baseline: there is no figure 'AP'"),
+        ("AP", None, "score.baseline: AP has no value in this run; these have one: AP50,"),
     ],
 )
 def test_a_baseline_that_cannot_be_compared_is_refused(
@@ -169,7 +170,18 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
         ("verify: {quik: true}", "verify: There is no setting 'quik'; did you mean quick?"),
         ("verify: {dim: ['batch=1:2:4']}", "verify: There is no setting 'dim'; the setting of --dim is called ranges."),
         ("latency: {dim: 1}", "latency: There is no setting 'dim'; the setting of --dim is called dims."),
-        ("score: {baseline: none}", "score.baseline does not exist: none"),
+        ("score: {baseline: none}", "score: baseline does not exist: none"),
+        (
+            "score: {at_least: {mAP50: 0.3}}",
+            "score: at_least: there is no figure 'mAP50' of this model; did you mean",
+        ),
+        ("score: {family: yolo8}", "score: There is no detector family called 'yolo8' (from --family); did you mean"),
+        ("score: {backend: ort_cpu}", "score: There is no backend called 'ort_cpu'; did you mean ort-cpu or ort-cuda?"),
+        ("score: {batch: many}", "score: The setting batch is wrong"),
+        ("latency: {backends: 'ort-cpu,tensorrt'}", "latency: There is no backend called 'tensorrt'; there are: trt"),
+        ("latency: {batch: '1;8'}", "latency: batch takes sizes from 1 on"),
+        ("score: {baseline: .}", "score: "),
+        ("latency: {baseline: .}", "latency: The run directory is incomplete; run.json cannot be read"),
     ],
 )
 def test_what_would_end_a_check_is_refused_before_anything_runs(
@@ -178,6 +190,17 @@ def test_what_would_end_a_check_is_refused_before_anything_runs(
     (tmp_path / "gate.yaml").write_text(f"model: {twice}\n{part}\n")
     assert said in stderr_of("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("figure", "code"), [("top1", 2), ("AP50", 0), ("AP_rare", 0), ("f1", 0)])
+def test_figures_are_those_of_the_models_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, code: int
+) -> None:
+    monkeypatch.setattr("trt_workbench.gate.run._scored", lambda *_: ("not run", None))
+    (tmp_path / "gate.yaml").write_text(f"model: shapes-yolov10\nscore: {{at_least: {{{figure}: 0.5}}}}\n")
+    result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
+    assert result.exit_code == code
+    assert ("there is no figure 'top1' of this model" in result.stderr) == (code == 2)
 
 
 @pytest.mark.parametrize("text", ["model: m.onnx\n", "model: m.onnx\nscore: {max_loss: 2}\n", "model: m\nsocre: {}\n"])

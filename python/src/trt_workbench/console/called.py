@@ -106,22 +106,28 @@ def call_command(
         WorkbenchError: it failed before it had written anything, by a setting that is unknown or wrong, for one.
         KeyboardInterrupt: it was interrupted; what was done may be in the run directory, marked partial.
     """
-    known = keywords(command, without)
-    _refuse_unknown(given, known)
-    given |= dict(zip((one.name for one in known if one.positional), places, strict=False))
-    given = with_embedded(given)
-    arguments = _arguments(inspect.unwrap(command), given | ({} if output is None else {"output": output}))
+    _refuse_unknown(given, keywords(command, without))
+    given |= {} if output is None else {"output": output}
+    arguments = _arguments(inspect.unwrap(command), with_embedded(_placed(command, places, given)))
     found, failure = called(inspect.unwrap(command), arguments)
     directory = Path(found["directory"])
     return Finished(read(directory), directory, failure)
 
 
-def refuse_unknown(command: Callable[..., Any], given: Mapping[str, Any], more: Iterable[str]) -> None:
-    """Raise UsageProblem where one of these is no setting of a command: before what is called earlier takes minutes.
+def settings_of(
+    command: Callable[..., Any], *places: Any, more: Iterable[str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all settings by name with which `call_command` would call: before what is called earlier takes minutes.
 
-    `more` are names of something else that may have been meant.
+    `more` are names of something else that may have been meant. Raises UsageProblem for a wrong name or value.
     """
     _refuse_unknown(given, keywords(command), more)
+    made = _arguments(inspect.unwrap(command), with_embedded(_placed(command, places, given)))
+    return {
+        name: value
+        for argument, one in made.items()
+        for name, value in (vars(one) if is_dataclass(one) else {argument: one}).items()
+    }
 
 
 def called(command: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, WorkbenchError | None]:
@@ -143,6 +149,12 @@ def called(command: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[A
             if end.exit_code == INTERRUPTED:
                 raise KeyboardInterrupt from end
     return taken[-1], failure
+
+
+def _placed(command: Callable[..., Any], places: Iterable[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by name, with those that a command takes as arguments."""
+    names = (one.name for one in keywords(command) if one.positional)
+    return {**given, **dict(zip(names, places, strict=False))}
 
 
 def _of_command(command: Callable[..., Any]) -> Iterator[Keyword]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from trt_workbench.backends.preparation import Preparation
+from trt_workbench.backends.registry import AUTO, check_name
 from trt_workbench.bench import bench, compare, repetition_medians
-from trt_workbench.console.called import Finished, call_command, called, refuse_unknown
+from trt_workbench.console.called import Finished, call_command, called, settings_of
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
@@ -20,9 +23,10 @@ from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError,
 from trt_workbench.core.records import Record
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
+from trt_workbench.model.opened import Model
 from trt_workbench.quantize import ResampledScore, coco_scores
 from trt_workbench.verify import VerifyFindings, verify
-from trt_workbench.vision import CocoMetrics, eval_coco, task_of
+from trt_workbench.vision import CocoMetrics, check_family, eval_coco, family_of, figure_names, task_of
 
 METRICS, PREDICTIONS = "metrics.json", "predictions.json"
 _UNCLEAR = "cannot tell"
@@ -39,7 +43,7 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
         update: called with what is being done.
 
     Raises:
-        UsageProblem: a part names no setting of its command, or a baseline that is not there.
+        UsageProblem: a part has a wrong name or value, or a baseline that is not one.
     """
     _require_usable(config)
     parts: dict[CheckName, Callable[[Path], Found]] = {}
@@ -59,17 +63,49 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
 
 def _require_usable(config: GateConfig) -> None:
     """Raise UsageProblem for what would end a check, before the checks before it have taken minutes."""
-    parts = (("verify", config.verify, verify), ("score", config.score, eval_coco), ("latency", config.latency, bench))
-    for name, part, command in parts:
+    parts: tuple[tuple[str, Any, Callable[..., Any], Any], ...] = (
+        ("verify", config.verify, verify, config.model),
+        ("score", config.score, eval_coco, config.model),
+        ("latency", config.latency, bench, str(config.model)),
+    )
+    for name, part, command, model in parts:
         if part is None:
             continue
         try:
-            refuse_unknown(command, part.settings, type(part).model_fields)
+            settings = settings_of(command, model, more=type(part).model_fields, given=part.settings)
+            _require_names(settings)
+            if isinstance(part, ScorePart):
+                _require_figures(part, settings)
+            if baseline := getattr(part, "baseline", None):
+                _require_baseline(baseline, _read_baseline if isinstance(part, ScorePart) else read_bench_run)
         except UsageProblem as error:
             raise UsageProblem(f"{name}: {error}") from error
-        baseline: Path | None = getattr(part, "baseline", None)
-        if baseline and not baseline.exists():
-            raise UsageProblem(f"{name}.baseline does not exist: {baseline}")
+
+
+def _require_baseline(place: Path, read: Callable[[Path], Any]) -> None:
+    if not place.exists():
+        raise UsageProblem(f"baseline does not exist: {place}")
+    read(place)
+
+
+def _require_names(settings: Mapping[str, Any]) -> None:
+    """Raise UsageProblem for a backend or a family that there is not; one that cannot serve fails its check alone."""
+    for backend in (settings.get("backend", AUTO), *settings.get("backends", ())):
+        if backend != AUTO:
+            check_name(backend)
+    if family := settings.get("family"):
+        check_family(family, "--family")
+
+
+def _require_figures(part: ScorePart, settings: Mapping[str, Any]) -> None:
+    """Raise UsageProblem for a figure that no model of this one's task has, or no model at all where it is unknown."""
+    known = figure_names()
+    with suppress(WorkbenchError):  # a model that says its task only once it is loaded, or that eval-coco refuses
+        family = family_of(Model.open(settings["file"]), Preparation(family=settings.get("family")))
+        known = figure_names(task_of(family.task))
+    for name in part.at_least:
+        if name not in known:
+            raise UsageProblem(f"at_least: there is no figure {name!r} of this model; {did_you_mean(name, known)}")
 
 
 def _checked(name: CheckName, check: Callable[[Path], Found], folder: Path) -> GateCheck:
@@ -144,15 +180,14 @@ def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore
 def _figure(found: CocoMetrics, name: str, place: str) -> float:
     figures: dict[str, Any] = dict(found)
     if not isinstance(figures.get(name), float):
-        known = [key for key, value in figures.items() if isinstance(value, float)]
-        raise UsageProblem(f"{place}: there is no figure {name!r}; {did_you_mean(name, known)}")
+        known = ", ".join(key for key in figure_names() if isinstance(figures.get(key), float))
+        raise UsageProblem(f"{place}: {name} has no value in this run; these have one: {known}.")
     return float(figures[name])
 
 
 def _baseline(place: Path, found: CocoMetrics) -> CocoMetrics:
     """Return the metrics of an earlier run on the same images. Raises UsageProblem."""
-    file = place / METRICS if place.is_dir() else place
-    before = read_document(file, CocoMetrics)
+    before, file = _read_baseline(place)
     for name, one, other in (
         ("images", before["images"], found["images"]),
         ("decoders", *(one["settings"].get("decode", "host") for one in (before, found))),
@@ -161,6 +196,11 @@ def _baseline(place: Path, found: CocoMetrics) -> CocoMetrics:
         if one != other:
             raise UsageProblem(f"score.baseline was scored on other {name} ({one}, now {other}): {file}")
     return before
+
+
+def _read_baseline(place: Path) -> tuple[CocoMetrics, Path]:
+    file = place / METRICS if place.is_dir() else place
+    return read_document(file, CocoMetrics), file
 
 
 def _timed(model: Path, part: LatencyPart, place: Path) -> Found:

@@ -16,6 +16,7 @@ from .document import f1 as f1
 from .families import DecodeSettings as DecodeSettings
 from .families import recognise as recognise
 from .families.recognise import ADVICE as ADVICE
+from .families.recognise import check_family as check_family
 from .families.recognise import family_of as family_of
 from .feed import Feed as Feed
 from .feed import Ran as Ran
@@ -38,6 +39,7 @@ from .letterbox import find_geometry as find_geometry
 from .letterbox import preprocess as preprocess
 from .loaded import FoundObjects as FoundObjects
 from .loaded import LoadedModel as LoadedModel
+from .lvis import figure_names as figure_names
 from .lvis import measures_of as measures_of
 from .matches import Verdicts as Verdicts
 from .operating import operate as operate

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.dataset import Category, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, best_of
-from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.document import FIGURES, OPERATING
 from trt_workbench.vision.federation import FREQUENCIES, Federation, among
 from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.measure import BOXES, MASKS, BoxMeasure, CocoMeasure, MaskMeasure
 from trt_workbench.vision.tasks.base import VisionTask
+from trt_workbench.vision.tasks.registry import tasks
 
 _MOST = 300
 _SHARED = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large")
@@ -95,6 +96,17 @@ def measures_of(task: VisionTask, dataset: CocoDataset) -> tuple[Measure, ...]:
     if any(one not in _BY_LVIS for one in task.measures):
         raise UsageProblem(f"LVIS has boxes and masks, and the model is for {task.words}: {dataset.annotations}")
     return tuple(_BY_LVIS[one](dataset.federation) for one in task.measures)
+
+
+def figure_names(*of: VisionTask) -> list[str]:
+    """Return every figure that a metrics.json can have, by COCO's rules or LVIS's, of some tasks or of all."""
+    measures = [one for task in of or tasks() for one in task.measures]
+    names = [f"{one.prefix}{name}" for one in measures for name in (*one.figures, *_figures_by_lvis(one))]
+    return list(dict.fromkeys([*names, *OPERATING, "images_per_s"]))
+
+
+def _figures_by_lvis(measure: Measure) -> Mapping[str, str]:
+    return _BY_LVIS[measure].figures if measure in _BY_LVIS else {}
 
 
 def figures_of(task: VisionTask, metrics: Mapping[str, Any]) -> dict[str, str]:

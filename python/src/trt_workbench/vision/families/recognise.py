@@ -46,6 +46,12 @@ def family_names() -> tuple[str, ...]:
     return (*_OWN_NAMES, *extensions(FAMILIES, _OWN_NAMES))
 
 
+def check_family(name: str, source: str) -> None:
+    """Raise UsageProblem unless a family is called `name`; `source` is where the name is from."""
+    if name not in (known := family_names()):
+        raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
+
+
 def recognise(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
@@ -113,8 +119,7 @@ def others(family: Family) -> list[tuple[str, Family]]:
 
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
-    if name not in (known := family_names()):
-        raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
+    check_family(name, source)
     _kind(name)  # says at once what its package lacks
     fits, reasons = _try([name], outputs, facts)
     if len(fits) != 1:

@@ -18,6 +18,11 @@ _ALL: tuple[VisionTask, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes
 _TASKS: dict[str, VisionTask] = {task.name: task for task in _ALL}
 
 
+def tasks() -> tuple[VisionTask, ...]:
+    """Return all tasks."""
+    return _ALL
+
+
 def task_of(name: str) -> VisionTask:
     """Return the task of a family."""
     return _TASKS[name]
