@@ -122,7 +122,7 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
         (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
     unproved = trtw("compare", run, slow)
     assert unproved.exit_code == 0
-    assert "Looks slower by more than 2% without proof: 1 of 1 point; there are too few repetitions" in " ".join(
+    assert "Looks slower by more than 2 % without proof: 1 of 1 point; there are too few repetitions" in " ".join(
         unproved.stderr.split()
     )
 

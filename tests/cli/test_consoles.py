@@ -83,7 +83,7 @@ def test_tables_of_any_cells_have_whole_figures() -> None:
         "a sentence of several words that says why",
         NAME,
         "+1.25e-07",
-        "99.9%",
+        "99.9 %",
         "1x3x640x640",
         "",
     ]

@@ -82,8 +82,8 @@ def test_model_with_other_outputs(coco: Any) -> None:
     ("changes", "text"),
     [
         ({"bbox": [0.125, 0.1875, 0.5, 0.375]}, "look like fractions of the image"),
-        ({"bbox": [14, 10, 28, 24]}, "read as corners (x1, y1, x2, y2), 0% would"),
-        ({"bbox": [22, 20, 16, 12]}, "as centres (centre x, centre y, width, height), 0% would"),
+        ({"bbox": [14, 10, 28, 24]}, "read as corners (x1, y1, x2, y2), 0 % would"),
+        ({"bbox": [22, 20, 16, 12]}, "as centres (centre x, centre y, width, height), 0 % would"),
         ({"iscrowd": 1}, "All annotations (4) are crowds"),
         ({"image_id": 2**60 + 1}, "None of the annotations (4) belongs to an image that the file lists"),
     ],

@@ -87,7 +87,7 @@ def test_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     refused = _without(row.name, *quantize)
     assert (refused.returncode, "no target format 'fp8-e5m2'" in refused.stderr) == (2, True)
-    assert "In fp8-e5m2: 100.0% of the arithmetic" in stdout_of(*quantize)
+    assert "In fp8-e5m2: 100.0 % of the arithmetic" in stdout_of(*quantize)
     assert "float8e5m2, a format that the workbench does not know" in _without(row.name, "infer-engine", made).stderr
 
     x = np.random.default_rng(1).normal(size=(3, 32)).astype("f4")

@@ -116,7 +116,7 @@ def test_a_detector_keeps_its_ap_on_annotated_images(
     result = trtw(*asked, "--keep-score", 0.005, "--output", "made.onnx")
     assert result.exit_code == 0, result.output
     assert "AP on 8 held-out images: 1.0000" in result.stdout
-    assert "0 of 3 groups kept in fp32, 100.0% of the arithmetic in int8: AP 0.0000, loss 1.0000" in result.stderr
+    assert "0 of 3 groups kept in fp32, 100.0 % of the arithmetic in int8: AP 0.0000, loss 1.0000" in result.stderr
     document = json.loads((tmp_path / "made.search" / "search.json").read_text())
     assert document["order"][0] == PLANTED
     search = json.loads((tmp_path / "made.json").read_text())["search"]

@@ -53,10 +53,10 @@ def test_no_figure_is_cut_or_broken(data: st.DataObject, width: int, plain: bool
 
 def test_names_are_broken_before_a_table_is_wider_than_the_terminal() -> None:
     table = Table("layer", "ms", "share")
-    table.add_row("model.layers.0.self_attn.q_proj.MatMul.quantized" * 3, "12.3456", "99.900%")
+    table.add_row("model.layers.0.self_attn.q_proj.MatMul.quantized" * 3, "12.3456", "99.900 %")
     lines = printed(table, 40)
     assert max(map(len, lines)) <= 40
-    assert any("12.3456" in line and "99.900%" in line for line in lines)
+    assert any("12.3456" in line and "99.900 %" in line for line in lines)
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -72,6 +72,6 @@ def test_the_table_of_perplexities_is_whole_at_80_columns() -> None:
     rows = [row(), row(backend="torch-compile", precision="int4-weights", relative_difference=-123.4567)]
     lines = printed(eval_llm._perplexities({"tokens": 10**9, "backends": rows}), 80)
     text = " ".join(lines)
-    for figure in ("+4.8e-10", "-1.2e+02", "123456.7891", "1.9e-05", "99.999%", "3.1e-12"):
+    for figure in ("+4.8e-10", "-1.2e+02", "123456.7891", "1.9e-05", "99.999 %", "3.1e-12"):
         assert text.count(figure) >= 1, "\n".join(lines)
     assert max(map(len, lines)) <= 80

@@ -74,10 +74,10 @@ def test_one_reason_is_one_row() -> None:
 
 
 def test_unstable_repetitions_are_one_row_a_point_and_one_reason_a_kind() -> None:
-    reasons = [["moved by 15%"], ["moved by 20%", "throttled: power cap"], [], ["moved by 31%"]]
+    reasons = [["moved by 15 %"], ["moved by 20 %", "throttled: power cap"], [], ["moved by 31 %"]]
     (row,) = unstable([record("a", number, 1.0, unstable=why) for number, why in enumerate(reasons)])
     assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("arrays: m b1", "a", [0, 1, 3], 4)
-    assert row["reasons"] == ["moved by 15% (and 2 similar)", "throttled: power cap"]
+    assert row["reasons"] == ["moved by 15 % (and 2 similar)", "throttled: power cap"]
 
 
 def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,7 +117,7 @@ LIMIT = Limit("fp16", rel_l2=0.1, max_rel=0.2, changed=0.05, noise=0.04, typical
     [
         (Difference(rel_l2=0.1, max_rel=0.2, changed=0.05, beyond=0.5), ""),
         (Difference(shape_differs=True), "its shape differs"),
-        (Difference(beyond=0.75, rel_l2=9), "75% of a row's elements differ by more than 0.01 of its largest"),
+        (Difference(beyond=0.75, rel_l2=9), "75 % of a row's elements differ by more than 0.01 of its largest"),
         (Difference(rel_l2=0.11), "relative L2 of the difference is 0.11, fp16 explains 0.1"),
         (Difference(rel_l2=NAN), "relative L2 of the difference is nan, fp16 explains 0.1"),
         (Difference(max_rel=INF), "the largest element of the difference is inf, fp16 explains 0.2"),

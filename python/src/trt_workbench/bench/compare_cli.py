@@ -11,7 +11,7 @@ import typer
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import limit
 
 if TYPE_CHECKING:
     from trt_workbench.bench.regression import Change
@@ -69,7 +69,7 @@ def compare(
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
         raise CheckFailed(
-            f"Slower by more than {share(tolerance)}%, failed or wrong: {len(worse)} of "
+            f"Slower by more than {limit(tolerance)}, failed or wrong: {len(worse)} of "
             f"{counted(len(found), 'point')}: {named}."
         )
 
@@ -89,7 +89,7 @@ def _warn(found: list[Change], tolerance: float) -> None:
         few = any(made.ratio_low is None for made in unproved)
         why = "there are too few repetitions; measure 9 or more" if few else "the interval of the ratio contains 1"
         say(
-            f"Looks slower by more than {share(tolerance)}% without proof: {len(unproved)} of "
+            f"Looks slower by more than {limit(tolerance)} without proof: {len(unproved)} of "
             f"{counted(len(found), 'point')}; {why}."
         )
     neither = sum(one.a_ms is None and one.b_ms is None for one in found)

@@ -286,7 +286,7 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
         axes.set_ylabel("items/s")
         _label_axis(axes, sweep, panel)
 
-    return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {share(KNEE)}% of the best)", draw, path)
+    return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {share(KNEE)} of the best)", draw, path)
 
 
 def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:

@@ -9,12 +9,12 @@ from typing import Any
 
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.core.artefacts import BenchArtefacts
+from trt_workbench.core.percent import covered
 from trt_workbench.core.records import Record, by_work
 from trt_workbench.core.statistics.comparison import Comparison, Interval
 from trt_workbench.core.statistics.summary import MINIMUM_SAMPLES, claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.model.precision import precision_label
-from trt_workbench.report.page import percent
 from trt_workbench.report.sparkline import Spot
 
 # The card's energy counter updates about every 0.1 s: what was sampled for less than 1 s is off by more than a tenth.
@@ -200,7 +200,7 @@ def _span(time: Interval) -> str:
     """The interval with its true coverage; a single repetition has none."""
     if not time.coverage:
         return "one repetition, no interval"
-    return f"{percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f}"
+    return f"{covered(time.coverage)} interval {time.low:.3f} to {time.high:.3f}"
 
 
 def _sentence(work: str, standings: Sequence[Standing]) -> str:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Column, Table
 
-# A word that is a figure, perhaps with a sign, a unit and punctuation: +4.82e-10, 99.900%, (1.09, 1x64, 12ms.
-_FIGURE = re.compile(r"[^\w\s]*\d[\d.,:/x%e+\-]*[^\W\d]{0,3}[^\w\s]*")
+# A word that is a figure, perhaps with a sign, a unit and punctuation: +4.82e-10, 99.900 %, (1.09, 1x64, 12ms.
+_FIGURE = re.compile(r"[^\w\s]*\d[\d.,:/x%e+\-]*[^\W\d]{0,3}[^\w\s]*(?: %)?")
 _WORD, _LONGEST_HEADING = 6, 12
 
 
@@ -74,6 +74,6 @@ def _texts(column: Column, console: Console) -> list[str]:
 
 def _least(texts: list[str]) -> int:
     """Return the width of the longest figure, and at least that of a short word."""
-    words = [word for text in texts for word in text.split()]
+    words = [word for text in texts for word in re.findall(r"\S+(?: %)?", text)]
     figures = [len(word) for word in words if _FIGURE.fullmatch(word)]
     return max([1, *figures, *(min(len(word), _WORD) for word in words)])

@@ -72,7 +72,7 @@ class Builds(Plain):
         """All of it in a sentence without a full stop."""
         parts = []
         if ends := _ends(one.latency_ms for one in self.builds):
-            parts.append(f"{ends[0]:.3f} to {ends[1]:.3f} ms ({share(self.spread or 0.0, 1)} % apart)")
+            parts.append(f"{ends[0]:.3f} to {ends[1]:.3f} ms ({share(self.spread or 0.0, 1)} apart)")
         if ends := _ends(one.relative_l2 for one in self.builds):
             parts.append(f"outputs {ends[0]:.1e} to {ends[1]:.1e} from the reference (relative L2)")
         if ends := _ends(one.score for one in self.builds):

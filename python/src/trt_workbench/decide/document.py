@@ -132,7 +132,7 @@ class DecisionRow(Strict):
     def part(self) -> str:
         """What is in its precision, such as "0.4 % of the arithmetic"."""
         of, part = ("arithmetic", self.low_macs) if self.low_weights is None else ("weights", self.low_weights)
-        return f"{share(part or 0.0, 1)} % of the {of}"
+        return f"{share(part or 0.0, 1)} of the {of}"
 
 
 class ScoreGate(Strict):

@@ -304,7 +304,7 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
         return f"{text}: an interval needs at least {LEAST_UNITS}."
     if score.is_widthless:
         text += ": none differs from the others, so the interval has no width, but up to "
-        text += f"{share(unseen_share(samples), 1)} % of other {task.unit} may differ"
+        text += f"{share(unseen_share(samples), 1)} of other {task.unit} may differ"
     else:
         text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:

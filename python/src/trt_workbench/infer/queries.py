@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.trt.session import TrtSession
+from trt_workbench.core.percent import share
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.infer.calls import Caller
@@ -175,7 +176,7 @@ def _notes(result: Any, metrics: Mapping[str, Any]) -> list[str]:
         notes.append("A transfer takes longer than the engine: copies limit the throughput, not compute.")
     if metrics["compute_variation_percent"] > _UNSTABLE_PERCENT:
         notes.append(
-            f"Compute time varies by {metrics['compute_variation_percent']:.1f} %: lock the GPU's clocks for "
+            f"Compute time varies by {share(metrics['compute_variation_percent'] / 100, 1)}: lock the GPU's clocks for "
             "comparable results."
         )
     if result.graph_fallback:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.console.common import print_line, stdout_console
 from trt_workbench.core.counts import counted
+from trt_workbench.core.percent import covered
 from trt_workbench.model.precision import precision_label
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     coverage = found["rows"][0]["time_us"]["coverage"]
-    title = f"Microseconds of a user's call: median of {found['rounds']} rounds, {100 * coverage:.0f} % interval"
+    title = f"Microseconds of a user's call: median of {found['rounds']} rounds, {covered(coverage)} interval"
     table = Table(
         "", "median", "interval", "above compute", "interval", title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
@@ -144,9 +145,7 @@ def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def _ratio(found: Mapping[str, float]) -> str:
-    return (
-        f"{found['median']:.2f} ({found['low']:.2f} to {found['high']:.2f}, {100 * found['coverage']:.0f} % interval)"
-    )
+    return f"{found['median']:.2f} ({found['low']:.2f} to {found['high']:.2f}, {covered(found['coverage'])} interval)"
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import change, share
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.variables import let_idle_threads_sleep
@@ -192,7 +192,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
         console.print(_generations(metrics))
     if metrics["backends"]:
         verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
-        print_line(console, f"Gate (at most +{100 * metrics['max_ppl_increase']:.4g}% perplexity): {verdict}")
+        print_line(console, f"Gate (at most {change(metrics['max_ppl_increase'])} perplexity): {verdict}")
     print_line(console, f"Run directory: {directory}")
     print_report(console, directory)
 
@@ -209,7 +209,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
             f"{row['perplexity']:.4f}",
             f"{row['relative_difference']:+.1e}",
             _figure(row["max_logit_difference"]),
-            "-" if isnan(row["top1_agreement"]) else f"{share(row['top1_agreement'], 3)}%",
+            "-" if isnan(row["top1_agreement"]) else f"{share(row['top1_agreement'], 3)}",
             _figure(row["kl_divergence"]),
             "failed" if row["failure"] else "passed",
         )

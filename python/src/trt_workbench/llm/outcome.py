@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trt_workbench.core import percent
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.scores import TokenScores
@@ -65,10 +66,10 @@ def _row(one: ScoredBackend, scores: TokenScores, base: TokenScores, max_increas
     change = perplexity / expected - 1 if math.isfinite(perplexity) else math.nan
     failure = None
     if not change <= max_increase:  # `not`: NaN fails
-        shown = f"{100 * change:+.4g}%" if math.isfinite(change) else "not a number"
+        shown = percent.change(change) if math.isfinite(change) else "not a number"
         failure = (
             f"{one.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}; the gate is "
-            f"+{100 * max_increase:.4g}%{one.overflow}."
+            f"{percent.change(max_increase)}{one.overflow}."
         )
     return {
         "backend": one.choice.name,

@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document, read_lines
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import change, share
 from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
 from trt_workbench.llm.plots import write_plots
 from trt_workbench.report.style import plots_folder
@@ -63,13 +63,11 @@ def summarise(metrics: LlmMetrics) -> list[str]:
         others = [(row["relative_difference"], row) for row in rows[1:] if row["relative_difference"] is not None]
         if others:
             increase, worst = max(others, key=lambda one: one[0])
-            sentences.append(
-                f"{worst['backend']}:{worst['precision']} has the largest increase, {100 * increase:+.4g}%."
-            )
+            sentences.append(f"{worst['backend']}:{worst['precision']} has the largest increase, {change(increase)}.")
             if worst["top1_agreement"] is not None:
                 sentences[-1] = (
                     f"{sentences[-1][:-1]}; its most likely token is the reference's at "
-                    f"{share(worst['top1_agreement'], 3)}% of the tokens."
+                    f"{share(worst['top1_agreement'], 3)} of the tokens."
                 )
     if shards := metrics.get("shards"):
         sentences.append(shards["text"])

@@ -72,12 +72,12 @@ class Precision:
         """The label with shares, such as "int8+fp16 (61 % of layers int8, 39 % fp16)"."""
         if not self.shares:
             return f"{self.label} (no {self.unit} to judge by)"
-        partly = f"; {share(self.native)} % of the low ones computed natively" if 0 < self.native < 1 else ""
+        partly = f"; {share(self.native)} of the low ones computed natively" if 0 < self.native < 1 else ""
         if len(self.shares) == 1:
             return self.label + (f" ({partly[2:]})" if partly else "")
         first, *more = sorted(self.shares.items(), key=lambda one: _width(one[0]))
-        rest = "".join(f", {share(part)} % {name}" for name, part in more)
-        return f"{self.label} ({share(first[1])} % of {self.unit} {first[0]}{rest}{partly})"
+        rest = "".join(f", {share(part)} {name}" for name, part in more)
+        return f"{self.label} ({share(first[1])} of {self.unit} {first[0]}{rest}{partly})"
 
     def held_in(self, name: str) -> Precision:
         """Return the precision of the same graph where all its floats are held in one type."""

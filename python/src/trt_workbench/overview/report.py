@@ -15,13 +15,13 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import change, share
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.overview.history import HistorySeries, curve, series_of
 from trt_workbench.overview.runs import RunAnswer, run_answer
-from trt_workbench.report.page import evidence_from, is_our_page, render, small
+from trt_workbench.report.page import evidence_from, is_our_page, render
 from trt_workbench.report.verdict import tone
 from trt_workbench.verify import VerifyFindings
 from trt_workbench.vision import CocoMetrics, task_in
@@ -30,8 +30,8 @@ from trt_workbench.vision import CocoMetrics, task_in
 _FIGURES: dict[str, Callable[[float], str]] = {
     "images_per_s": "{:.1f} images/s".format,
     "perplexity": "perplexity {:.4f}".format,
-    "relative_difference": lambda value: f"change {small(100 * value, signed=True)} %",
-    "top1_agreement": lambda value: f"top-1 agreement {share(value, 2)} %",
+    "relative_difference": lambda value: f"change {change(value)}",
+    "top1_agreement": lambda value: f"top-1 agreement {share(value, 2)}",
 }
 # With more workloads than this, who is fastest how often stands for the sentence of each.
 _MOST_SENTENCES = 3

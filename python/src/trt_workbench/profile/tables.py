@@ -86,7 +86,7 @@ def _group(group: LayerGroup) -> dict[str, Any]:
 
 def _operations(operations: Sequence[Operation], title: str) -> Table:
     table = Table("name, or ONNX nodes", "operator", "role", title=Text(title))
-    for heading in ("mean ms", "%"):
+    for heading in ("mean ms", "share"):
         table.add_column(heading, justify="right")
     for one in operations:
         table.add_row(
@@ -101,7 +101,7 @@ def _operations(operations: Sequence[Operation], title: str) -> Table:
 
 def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
     table = Table("kernel", "layer", "by", title=Text(title))
-    for heading in ("launches", "total ms", "%"):
+    for heading in ("launches", "total ms", "share"):
         table.add_column(heading, justify="right")
     for one in kernels:
         table.add_row(

@@ -11,12 +11,11 @@ from typing import Any, Literal, get_args
 
 from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
 from trt_workbench.core.counts import counted
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import covered, share
 from trt_workbench.core.statistics.comparison import MATERIAL, Interval
 from trt_workbench.model.precision import precision_label
 from trt_workbench.profile.difference import LayerGroup, overhead, telling
 from trt_workbench.profile.document import Kernel, ProfileLine, SideFacts
-from trt_workbench.report.page import percent
 
 Faster = Literal["target", "against"]
 
@@ -276,7 +275,7 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
 
 
 def _span(time: Interval) -> str:
-    return f"{time.median:.3f} ms ({percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f})"
+    return f"{time.median:.3f} ms ({covered(time.coverage)} interval {time.low:.3f} to {time.high:.3f})"
 
 
 def _of_side(side: SideView) -> list[str]:
@@ -287,7 +286,7 @@ def _of_side(side: SideView) -> list[str]:
         names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
         found.append(
             f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms per run; the longest "
-            f"({share(part)} %) are {names}."
+            f"({share(part)}) are {names}."
         )
         if own := side.facts.get("own_ms"):
             found.append(f"Without the profiler one run takes {own:.3f} ms (median).")
@@ -299,7 +298,7 @@ def _of_side(side: SideView) -> list[str]:
         kinds = Counter(one.role for one in moved)
         text = ", ".join(f"{count} {role}" for role, count in kinds.items())
         cost = time_ms / side.total_ms if side.total_ms else 0.0
-        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share(cost, 1)} %); the longest is {moved[0].name}.")
+        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share(cost, 1)}); the longest is {moved[0].name}.")
     for tool in dict.fromkeys(kernel.tool for kernel in side.kernels):
         kernels = [kernel for kernel in side.kernels if kernel.tool == tool]
         located = sum(1 for kernel in kernels if kernel.layer)

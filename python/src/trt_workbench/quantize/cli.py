@@ -113,7 +113,7 @@ def _show(candidate: Candidate) -> None:
     tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
     tell(f"Precision: {read_precision(Model.open(candidate.path)).text}")
-    low = f"{share(evidence.low_macs, 1)}% of the arithmetic, {share(evidence.low_weights, 1)}% of the weights"
+    low = f"{share(evidence.low_macs, 1)} of the arithmetic, {share(evidence.low_weights, 1)} of the weights"
     tell(f"In {candidate.precision}: {low}")
     for reason, count in Counter(evidence.kept.values()).most_common():
         tell(f"Unchanged: {counted(count, 'group')} ({reason})")
@@ -124,7 +124,7 @@ def _show(candidate: Candidate) -> None:
         tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
         clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
         if clipped[1].clipped:
-            tell(f"Clipped most: {share(clipped[1].clipped, 2)}% of {clipped[0]}")
+            tell(f"Clipped most: {share(clipped[1].clipped, 2)} of {clipped[0]}")
     if evidence.opset != evidence.source_opset:
         tell(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
     for note in evidence.notes:

@@ -120,6 +120,6 @@ def search_summary(found: SearchDocument) -> str:
     )
     return (
         f"{INT8_MIXED} was found by search: {chosen.kept} of {len(found.order)} groups kept in fp32, "
-        f"{share(chosen.low_macs, 1)}% of the arithmetic in int8. On {scored} the loss of {evidence.figure} is "
+        f"{share(chosen.low_macs, 1)} of the arithmetic in int8. On {scored} the loss of {evidence.figure} is "
         f"{chosen.loss:.{digits}f}{ends}{seen}; allowed is {evidence.bound:g} ({found.wall_s:.0f} s)."
     )

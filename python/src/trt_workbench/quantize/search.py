@@ -223,7 +223,7 @@ class Search:
         ends = f" ({point.loss_ci95[0]:.{digits}f} to {point.loss_ci95[1]:.{digits}f})" if point.loss_ci95 else ""
         seen = f", {point.seen_loss:.{digits}f} on the other half" if point.seen_loss is not None else ""
         self.note(
-            f"{kept} of {len(self._order)} groups kept in fp32, {share(point.low_macs, 1)}% of the arithmetic in "
+            f"{kept} of {len(self._order)} groups kept in fp32, {share(point.low_macs, 1)} of the arithmetic in "
             f"{self.precision}: {self._scorer.figure} {point.value:.{digits}f}, loss "
             f"{point.loss:.{digits}f}{ends}{seen}; about {seconds:.0f} s left"
         )

@@ -58,7 +58,7 @@ def _said(found: SearchDocument) -> list[str]:
         return [f"The model with every group in {to} meets {bound}: the loss is {chosen.loss:.4f}."]
     left = found.order[: chosen.kept]
     return [
-        f"The model with {share(chosen.low_macs, 1)} % of the arithmetic in {to} meets {bound}: with {chosen.kept} of "
+        f"The model with {share(chosen.low_macs, 1)} of the arithmetic in {to} meets {bound}: with {chosen.kept} of "
         f"{len(found.order)} groups kept in fp32 the loss is {chosen.loss:.4f}.",
         f"Kept in fp32: {', '.join(left[:_NAMED])}{f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''}.",
     ]
@@ -84,9 +84,7 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
                 axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
         axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
         for point in points:
-            words = (
-                f"{counted(point.kept, 'group')} kept in fp32, {share(point.low_macs, 1)} % of the arithmetic in {to}"
-            )
+            words = f"{counted(point.kept, 'group')} kept in fp32, {share(point.low_macs, 1)} of the arithmetic in {to}"
             say_point(
                 axes,
                 100 * point.low_macs,

@@ -58,8 +58,8 @@ def _said(found: Sensitivity) -> list[str]:
     half, shares = len(chosen), sum(group.noise for group in chosen)
     what = f"{half} of {len(found.groups)} groups cause" if half > 1 else "One group causes"
     sentences = [
-        f"{what} {share(shares / total)} % of the noise of {found.to}, with "
-        f"{share(sum(group.macs_share for group in chosen))} % of the arithmetic."
+        f"{what} {share(shares / total)} of the noise of {found.to}, with "
+        f"{share(sum(group.macs_share for group in chosen))} of the arithmetic."
     ]
     sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
     if (score := found.groups[0].score) is not None:
@@ -92,7 +92,10 @@ def draw_cumulative(found: Sensitivity, path: Path) -> Path:
         axes.plot(noise, "o-", color=ACCENT, markersize=3, label="of the noise is gone")
         axes.plot(macs, "s-", color=PALETTE[3], markersize=3, label="of the arithmetic stays in fp32")
         pairs = zip(noise, macs, strict=True)
-        ends = [f"{one:.1f} % of the noise gone, {other:.1f} % of the arithmetic" for one, other in pairs]
+        ends = [
+            f"{share(one / 100, 1)} of the noise gone, {share(other / 100, 1)} of the arithmetic"
+            for one, other in pairs
+        ]
         say_columns(axes, {kept: f"{counted(kept, 'group')} in fp32: {end}" for kept, end in enumerate(ends)})
         axes.set(xlabel="groups kept in fp32, the noisiest first", ylabel="share, %", ylim=(0, 102))
         axes.set_title(f"What keeping groups out of {found.to} is worth")
@@ -116,11 +119,11 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
         shares = [100 * group.macs_share for group in shown]
         axes.scatter(shares, places, 18, color=PALETTE[3], label="of the arithmetic", zorder=3)
-        said = [f"{label(group.name)}: {share(group.noise / total, 1)} % of the noise" for group in shown]
+        said = [f"{label(group.name)}: {share(group.noise / total, 1)} of the noise" for group in shown]
         say_rows(
             axes,
             {
-                at: f"{text}, {share(group.macs_share, 1)} % of the arithmetic"
+                at: f"{text}, {share(group.macs_share, 1)} of the arithmetic"
                 for at, text, group in zip(places, said, shown, strict=True)
             },
         )

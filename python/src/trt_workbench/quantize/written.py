@@ -89,11 +89,11 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
         # beyond the range of fp16 values are lost; bf16 only rounds, on noise by half of an output
         if precision == "fp16" and apart >= _LOST:
             raise CheckFailed(
-                f"Output {name} of the model in {precision} is off by {share(apart)}% (relative L2) on random inputs"
+                f"Output {name} of the model in {precision} is off by {share(apart)} (relative L2) on random inputs"
                 f"{explained(path, precision, [inputs])}. Nothing is written{fix}."
             )
         if apart >= _NOTED:
-            notes.append(f"Output {name} is off by {share(apart)}% (relative L2) on random inputs.")
+            notes.append(f"Output {name} is off by {share(apart)} (relative L2) on random inputs.")
     return tuple(notes)
 
 

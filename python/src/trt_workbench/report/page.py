@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import datetime
 import io
-import math
 import os
 import re
 import sys
@@ -22,7 +21,7 @@ from trt_workbench import __version__
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import change, covered, limit, share, signed
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.report.folding import folded
@@ -163,10 +162,9 @@ def render(template: str, **values: Any) -> str:
         "figure": _figure,
         "mebibytes": _mebibytes,
         "moment": _moment,
-        "percent": percent,
         "claimed": claimed,
-        "share": share,
     }
+    environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed)}
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
     text = environment.get_template(template).render(version=__version__, **values)
     text = folded(text) if is_html else text
@@ -189,11 +187,6 @@ def small(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "\N{EN DASH}"
     return f"{value:+.2e}" if signed and value else f"{value:.2e}" if value else "0"
-
-
-def percent(share: float) -> str:
-    """Format a share in whole percent, rounded down: an interval must not claim more than it covers."""
-    return f"{math.floor(100 * share + 1e-9)} %"
 
 
 def _mebibytes(value: float | None) -> str:

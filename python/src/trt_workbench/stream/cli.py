@@ -22,6 +22,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.percent import signed
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
 from trt_workbench.model.precision import precision_label
@@ -223,7 +224,7 @@ def _show_paced(paced: Paced, console: Console) -> None:
         f"{paced.check.text}"
     )
     if paced.switch:
-        costs = ", ".join(f"{kind} {cost:+.1%}" for kind, cost in paced.switch.cost.items())
+        costs = ", ".join(f"{kind} {signed(cost, 1)}" for kind, cost in paced.switch.cost.items())
         line(f"Time of a chunk after one of the other size, compared with one after its own size: {costs}")
     if not paced.levels:
         return

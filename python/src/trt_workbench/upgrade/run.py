@@ -10,7 +10,7 @@ from trt_workbench.bench import changes
 from trt_workbench.core.builds import FILE, BuildGroups, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
-from trt_workbench.core.percent import share
+from trt_workbench.core.percent import limit
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
 from trt_workbench.model.opened import Model
@@ -302,7 +302,7 @@ def _of_time(settings: UpgradeSettings, timed: Timed | None) -> list[tuple[Outco
     text = f"{timed.before_ms:.3f} ms before, {timed.after_ms:.3f} ms after: {timed.ratio:.3f} times{within}"
     tail = f"; {timed.reason}" if timed.reason else ""
     if timed.outcome == "regression":
-        return [("slower", f"Slower by more than {share(settings.tolerance)}%: {text}{tail}.")]
+        return [("slower", f"Slower by more than {limit(settings.tolerance)}: {text}{tail}.")]
     if timed.outcome == "wrong in B":
         return [("wrong", f"Its outputs were wrong while it was timed: {text}.")]
     words = {"improvement": "Faster", "cannot tell": "No difference in latency could be shown"}

@@ -95,7 +95,7 @@ class Limit:
         if found.shape_differs:
             return "its shape differs"
         if found.beyond > self.beyond:
-            return f"{share(found.beyond)}% of a row's elements differ by more than {self.typical:.2g} of its largest"
+            return f"{share(found.beyond)} of a row's elements differ by more than {self.typical:.2g} of its largest"
         figures = [
             ("relative L2", found.rel_l2, self.rel_l2),
             ("the largest element", found.max_rel, self.max_rel),

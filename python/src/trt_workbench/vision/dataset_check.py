@@ -184,10 +184,10 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
     if plain <= _MANY_OUTSIDE or count < _LEAST_OUTSIDE:
         return [f"Annotated boxes that extend outside their image: {count} of {len(truth)}."] if count else []
     best = min(outside, key=lambda name: outside[name])
-    seen = f"{share(plain)}% of {len(truth)} annotated boxes extend outside their image"
+    seen = f"{share(plain)} of {len(truth)} annotated boxes extend outside their image"
     if outside[best] < _MUCH_FEWER * plain:
         raise UsageProblem(
-            f"{seen}; read as {best}, {share(outside[best])}% would. {_WANTED}; convert them: {dataset.annotations}"
+            f"{seen}; read as {best}, {share(outside[best])} would. {_WANTED}; convert them: {dataset.annotations}"
         )
     if plain > _MOST:
         raise UsageProblem(
@@ -227,7 +227,7 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
     least = max(_SOME_FOUND, _SOME_OBJECTS / len(truth), _MANY_TIMES * plain)
     if shares[best] >= min(least, max(_WELL_FOUND, _TIMES * plain)):
         raise UsageProblem(
-            f"{share(plain)}% of {len(truth)} annotated objects are found, but {share(shares[best])}% if the boxes "
+            f"{share(plain)} of {len(truth)} annotated objects are found, but {share(shares[best])} if the boxes "
             f"are read as {best}. {_WANTED}: convert the annotations, or check the format of the model's boxes: "
             f"{dataset.annotations}"
         )

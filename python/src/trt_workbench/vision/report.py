@@ -136,7 +136,7 @@ def summarise(metrics: CocoMetrics) -> list[str]:
     means = {stage: latency[stage]["mean"] for stage in STAGES}
     slowest = max(means, key=lambda stage: means[stage])
     part = means[slowest] / sum(means.values())
-    sentences.append(f"Of the time per image, {slowest} takes {share(part)}% ({means[slowest]:.2f} ms on average).")
+    sentences.append(f"Of the time per image, {slowest} takes {share(part)} ({means[slowest]:.2f} ms on average).")
     return sentences
 
 

@@ -92,11 +92,11 @@ def test_a_point_whose_repetitions_differ_is_unstable() -> None:
     [
         (
             {"contention": Contention(cpu_wait_share=0.4, cpu_others=1.5)},
-            "waited for a processor 40% of the time while",
+            "waited for a processor 40 % of the time while",
         ),
         ({"contention": Contention(cpu_wait_share=0.4, cpu_others=0.01)}, None),  # more threads than processors
         ({"contention": Contention(cpu_wait_share=0.01, cpu_others=60.0)}, None),  # there are enough processors
-        ({"contention": Contention(cpu_steal_share=0.07)}, "the hypervisor took 7%"),
+        ({"contention": Contention(cpu_steal_share=0.07)}, "the hypervisor took 7 %"),
         ({"gpu_other_processes": 1, "gpu_others_percent": 30.0}, "1 other process held the GPU and used up to 30 %"),
         ({"gpu_other_processes": 2}, "2 other processes held the GPU"),
         ({"gpu_other_processes": 1, "gpu_others_percent": 0.0}, None),

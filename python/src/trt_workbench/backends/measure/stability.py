@@ -38,7 +38,7 @@ def instabilities(latency_ms: Sequence[float], telemetry: Telemetry) -> list[str
     """
     reasons = []
     if (drift := window_drift(latency_ms)) is not None and drift > DRIFT:
-        reasons.append(f"the median changed by {share(drift)}% between windows of the run")
+        reasons.append(f"the median changed by {share(drift)} between windows of the run")
     clock, low, high = telemetry.sm_clock_mhz, telemetry.sm_clock_min_mhz, telemetry.sm_clock_max_mhz
     if clock and low is not None and high is not None and (high - low) / clock > CLOCK_SPREAD:
         reasons.append(f"the SM clock changed between {low:.0f} and {high:.0f} MHz")
@@ -102,11 +102,11 @@ def between_repetitions(medians: Sequence[Interval]) -> list[str]:
     spread = (max(values) - min(values)) / median(values)
     if spread > DRIFT and max(one.low for one in medians) > min(one.high for one in medians):
         reasons.append(
-            f"its repetitions differ by {share(spread)}% ({min(values):.3f} to {max(values):.3f} ms), more than the "
+            f"its repetitions differ by {share(spread)} ({min(values):.3f} to {max(values):.3f} ms), more than the "
             "noise within them explains"
         )
     if (drift := repetition_drift(values)) is not None and drift > DRIFT:
-        reasons.append(f"the median drifted by {share(drift)}% from the first repetitions to the last")
+        reasons.append(f"the median drifted by {share(drift)} from the first repetitions to the last")
     return reasons
 
 
@@ -127,11 +127,11 @@ def _contended(telemetry: Telemetry) -> list[str]:
     # without others, a process that starts more threads than there are processors waits for itself
     if waited > WAITED and (others is None or others > _OTHERS):
         competing = "" if others is None else f" while other programs kept {others:.1f} processors busy"
-        reasons.append(f"its threads waited for a processor {share(waited)}% of the time{competing}")
+        reasons.append(f"its threads waited for a processor {share(waited)} of the time{competing}")
     if stolen > STOLEN:
-        reasons.append(f"the hypervisor took {share(stolen)}% of the processors' time")
+        reasons.append(f"the hypervisor took {share(stolen)} of the processors' time")
     count, percent = telemetry.gpu_other_processes, telemetry.gpu_others_percent
     if count and percent != 0:
-        how = "" if percent is None else f" and used up to {percent:.0f} % of it"
+        how = "" if percent is None else f" and used up to {share(percent / 100)} of it"
         reasons.append(f"{counted(count, 'other process', 'other processes')} held the GPU{how}")
     return reasons

@@ -25,6 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.percent import covered
 from trt_workbench.core.statistics.rank_tests import (
     mann_whitney,
     mean_bounds,
@@ -96,7 +97,7 @@ class Comparison:
         ends = (self.ratio_low, self.ratio_high)
         while digits < _MOST_DIGITS and any(round(end, digits) == 1 != end for end in ends):
             digits += 1
-        return f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}, {math.floor(100 * self.coverage + 1e-9)} %"
+        return f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}, {covered(self.coverage)}"
 
 
 def verdict(ratio: float, low: float | None, high: float | None, material: float = MATERIAL) -> Verdict:

@@ -89,9 +89,5 @@ def _interval(score: Score, form: str, text: Callable[[float], str]) -> str:
     return "" if score.ci95 is None else form.format(*map(text, score.ci95))
 
 
-def _percent(rate: float) -> str:
-    return f"{share(rate, 2)}%"
-
-
-def _difference(rates: float) -> str:
-    return f"{signed(rates, 2)}%"
+_percent = partial(share, digits=2)
+_difference = partial(signed, digits=2)

@@ -245,8 +245,8 @@ class Transcription:
     def _gated(self, side: Side, loss: Rate) -> Side:
         asked, gates = self._settings, []
         if asked.max_wer is not None:
-            gates.append(_gate("wer", side.wer.value, asked.max_wer, f"WER {share(side.wer.value, 2)}%"))
-        text = f"WER is {signed(loss.value, 2)}% compared with the reference"
+            gates.append(_gate("wer", side.wer.value, asked.max_wer, f"WER {share(side.wer.value, 2)}"))
+        text = f"WER is {signed(loss.value, 2)} compared with the reference"
         gates.append(_gate("wer_loss", loss.value, asked.max_wer_loss, text))
         return side.model_copy(update={"gates": gates})
 
