@@ -18,11 +18,10 @@ from tests.texts import refused
 from trt_workbench.core import directory
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.reports import write_report
-from trt_workbench.vision.artefacts import read_artefacts
 from trt_workbench.vision.document import f1
 from trt_workbench.vision.gallery import PER_GROUP, choose
 from trt_workbench.vision.plots import most_confused
-from trt_workbench.vision.report import summarise
+from trt_workbench.vision.report import read, summarise
 
 VOID = {"meta", "img", "br"}
 
@@ -248,21 +247,21 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
         {"category_id": place, "name": name, "AP": ap, "AP50": ap, "ground_truths": count, "detections": count}
         for place, (name, ap, count) in enumerate(rows)
     ]
-    words = " ".join(summarise(read_artefacts(make_run(per_class=classes)).metrics))
+    words = " ".join(summarise(read(make_run(per_class=classes))))
     assert "Best class: common (AP 0.600); weakest: many (AP 0.500), of the 2 with 20 or more annotations." in words
 
 
 def test_the_page_says_which_decoder_scored_and_what_the_host_decoded(make_run: Callable[..., Path]) -> None:
     decoding = {"library": "nvJPEG 12.4.0", "compared": 8, "max_difference": 14, "mean_difference": 0.41}
     run = make_run(decoding={**decoding, "on_device": 10, "on_host": 2})
-    said = " ".join(summarise(read_artefacts(run).metrics))
+    said = " ".join(summarise(read(run)))
     assert "decoded on the GPU by nvJPEG 12.4.0" in said
     assert "0.41 grey levels in the mean, 14 at most. The host decoded 2 of 12 images" in said
 
 
 def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
-    said = " ".join(summarise(read_artefacts(run).metrics))
+    said = " ".join(summarise(read(run)))
     assert "Over 1000 resamples of 12 images, 95 % of the APs lie between 0.4510 and 0.5490: uncertainty" in said
     assert "not a range for other images" in said
     assert "would give" not in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -24,13 +24,22 @@ TAILS = ("p90", "p95", "p99")
 _MOST_SENTENCES = 6
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
+class BenchTables(NamedTuple):
+    """A run and the tables of its records."""
+
+    run: BenchArtefacts
+    tables: list[Table]
+
+
+def read(directory: Path) -> BenchTables:
+    """Return what a run measured. Raises UsageProblem as `read_bench_run`."""
     run = read_bench_run(directory)
-    return _answer(run, tables(run))
+    return BenchTables(run, tables(run))
 
 
-def _answer(run: BenchArtefacts, made: list[Table]) -> Headline:
+def answer(found: BenchTables) -> Headline:
+    """Return what the page of a run says first."""
+    run, made = found
     said = (summary if len(made) <= _MOST_SENTENCES else overall)(run, made)
     states = [record.status for record in run.records]
     worst: str | None = next((state for state in ("wrong", "failed") if state in states), None)
@@ -43,20 +52,11 @@ def _answer(run: BenchArtefacts, made: list[Table]) -> Headline:
     return Headline(said, worst)
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
-
-    Args:
-        directory: holds run.json, config.json and records.jsonl.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    run = read_bench_run(directory)
-    made = tables(run)
+def view(found: BenchTables, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides, and draw its `plots/`."""
+    run, made = found
     plots = write_plots(made, plots_folder(directory))
     return {
-        **_answer(run, made)._asdict(),
         "title": run.config.title,
         "run": run.run,
         "machine": machine(run.environment),

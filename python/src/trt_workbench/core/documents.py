@@ -61,6 +61,11 @@ def read_document(path: Path, kind: type[T], advice: str = "") -> T:
     return found
 
 
+def reader(name: str, kind: type[T]) -> Callable[[Path], T]:
+    """Return what reads the file of this name in a folder, as `read_document`."""
+    return lambda folder: read_document(folder / name, kind)
+
+
 def read_lines(path: Path, kind: Any, advice: str = "") -> list[Any]:
     """Return what the lines of a JSON Lines file hold, as their model; blank ones are left out.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.core.builds import builds_of
-from trt_workbench.core.documents import read_document, read_lines, write_json
+from trt_workbench.core.documents import read_document, read_lines, reader, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_text
 from trt_workbench.core.records import Record, by_work
@@ -157,43 +157,29 @@ class Losers:
     left_out: int
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "decision.json", Decision))
+read = reader("decision.json", Decision)
 
 
-def _answer(decision: Decision) -> Headline:
+def answer(decision: Decision) -> Headline:
+    """Return what the page of a run says first."""
     chosen, doubts = decision.recommended, decision.recommendation.doubts
     said = [decision.recommendation.sentence, *doubts, *([decision.gate.text] if decision.gate else [])]
     known = "recommended, with doubts" if doubts else "recommended"
     return Headline(said, known if chosen else "no recommendation")
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
+def view(decision: Decision, directory: Path) -> dict[str, Any]:
+    """Return what the page of a decision shows besides.
 
     Args:
-        directory: holds decision.json and scores/.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    return shown(directory, read_document(directory / "decision.json", Decision))
-
-
-def shown(directory: Path, decision: Decision) -> dict[str, Any]:
-    """Return what the page of a decision shows.
-
-    Args:
-        directory: that the folders of the scores are relative to, and `plots/` is written into.
         decision: what it shows.
+        directory: that the folders of the scores are relative to, and `plots/` is written into.
 
     Raises:
         UsageProblem: a file of a score is missing or damaged.
     """
     search, plots = decision.search, plots_folder(directory)
     return {
-        **_answer(decision)._asdict(),
         "again": again,
         "decision": decision,
         "chosen": decision.recommended,
@@ -244,8 +230,8 @@ def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -
         if decision is None:
             return None
         write_json(output / "decision.json", decision)
-        values = {"environment": read_environment(evaluations[0]), **shown(output, decision)}
-        write_text(output / "decision.html", render("decide/report.html.j2", **values))
+        values = {"environment": read_environment(evaluations[0]), **answer(decision)._asdict()}
+        write_text(output / "decision.html", render("decide/report.html.j2", **values, **view(decision, output)))
         return output / "decision.html"
 
 

@@ -7,40 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.documents import read_lines, reader
 from trt_workbench.core.percent import change, share
 from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
 from trt_workbench.llm.plots import write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verdict import Headline
 
-
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "metrics.json", LlmMetrics))
+read = reader("metrics.json", LlmMetrics)
 
 
-def _answer(metrics: LlmMetrics) -> Headline:
+def answer(metrics: LlmMetrics) -> Headline:
+    """Return what the page of a run says first."""
     rows = metrics["backends"]
     failed = generation_failures(metrics) or any(row["failure"] for row in rows)
     part = "partial" if metrics["status"] == "partial" else "passed" if rows else None
     return Headline([*summarise(metrics), *metrics["notes"]], "failed" if failed else part)
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
-
-    Args:
-        directory: holds metrics.json and records.jsonl.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    metrics = read_document(directory / "metrics.json", LlmMetrics)
+def view(metrics: LlmMetrics, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides, and draw its `plots/`."""
     records = read_lines(directory / "records.jsonl", LlmRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
     return {
-        **_answer(metrics)._asdict(),
         "metrics": metrics,
         "failures": generation_failures(metrics),
         "sameness": sameness,

@@ -5,14 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.artefacts import read_environment, read_run
-from trt_workbench.profile.difference import LayerGroup, difference
-from trt_workbench.profile.document import ProfileRun, read_records
+from trt_workbench.core.artefacts import read_environment
 from trt_workbench.profile.ncu_raw import METRICS
 from trt_workbench.profile.strip import strips
-from trt_workbench.profile.view import SideView, faster_side, precision_of, role_rows, side_views, summary, totals
+from trt_workbench.profile.view import (
+    ProfileFiles,
+    SideView,
+    faster_side,
+    precision_of,
+    read,
+    role_rows,
+    summary,
+    totals,
+)
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.verdict import Headline
+
+__all__ = ["answer", "read", "view"]
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
 METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
@@ -26,35 +35,18 @@ METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
 }
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    _, sides, groups = _read(directory)
-    return _answer(sides, groups)
-
-
-def _answer(sides: list[SideView], groups: list[LayerGroup]) -> Headline:
+def answer(found: ProfileFiles) -> Headline:
+    """Return what the page of a run says first."""
+    sides = found.sides
     faster = faster_side(*(side.facts for side in sides)) if len(sides) > 1 else None
-    return Headline(summary(sides, groups)[:1], {"target": "faster", "against": "slower"}[faster] if faster else None)
+    said = summary(sides, found.groups)[:1]
+    return Headline(said, {"target": "faster", "against": "slower"}[faster] if faster else None)
 
 
-def _read(directory: Path) -> tuple[ProfileRun, list[SideView], list[LayerGroup]]:
-    run = read_run(directory, "profile", ProfileRun)
-    sides = side_views(run.sides, read_records(directory / "records.jsonl"))
-    return run, sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
-
-
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows.
-
-    Args:
-        directory: holds run.json, env.json and records.jsonl.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    run, sides, groups = _read(directory)
+def view(found: ProfileFiles, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
+    run, sides, groups = found
     return {
-        **_answer(sides, groups)._asdict(),
         "title": " against ".join(side.title for side in sides),
         "run": run,
         "sides": sides,

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from trt_workbench.backends.profiling import Operation
-from trt_workbench.console.common import print_line, stdout_console
-from trt_workbench.core.artefacts import read_run
+from trt_workbench.console.common import print_line, print_run, stdout_console
 from trt_workbench.core.percent import share
-from trt_workbench.profile.difference import LayerGroup, difference, telling
-from trt_workbench.profile.document import Kernel, ProfileRun, read_records
-from trt_workbench.profile.view import SideView, answer, side_views, summary
-
-if TYPE_CHECKING:
-    pass
+from trt_workbench.profile.difference import LayerGroup, telling
+from trt_workbench.profile.document import Kernel
+from trt_workbench.profile.view import SideView, answer, read, summary
 
 _ROWS = 12
 _NAME = 60
@@ -27,7 +23,7 @@ _NAME = 60
 
 def document(directory: Path) -> dict[str, Any]:
     """Return what `--json` prints."""
-    sides, groups = _read(directory)
+    _, sides, groups = read(directory)
     return {
         "schema_version": 1,
         "directory": str(directory),
@@ -47,7 +43,7 @@ def document(directory: Path) -> dict[str, Any]:
 
 def print_profile(directory: Path) -> None:
     """Print the tables and sentences of a run directory."""
-    sides, groups = _read(directory)
+    _, sides, groups = read(directory)
     console = stdout_console(quiet=False)
     for side in sides:
         if side.operations:
@@ -58,12 +54,7 @@ def print_profile(directory: Path) -> None:
         console.print(_differences(telling(groups, _ROWS), sides))
     for sentence in summary(sides, groups):
         print_line(console, sentence)
-    print_line(console, f"Report: {directory / 'report.html'}")
-
-
-def _read(directory: Path) -> tuple[list[SideView], list[LayerGroup]]:
-    sides = side_views(read_run(directory, "profile", ProfileRun).sides, read_records(directory / "records.jsonl"))
-    return sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+    print_run(console, directory)
 
 
 def _answer(sides: Sequence[SideView]) -> dict[str, Any] | None:

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
+from trt_workbench.core.artefacts import read_run
 from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import covered, share
 from trt_workbench.core.statistics.comparison import MATERIAL, Interval
 from trt_workbench.model.precision import precision_label
-from trt_workbench.profile.difference import LayerGroup, overhead, telling
-from trt_workbench.profile.document import Kernel, ProfileLine, SideFacts
+from trt_workbench.profile.difference import LayerGroup, difference, overhead, telling
+from trt_workbench.profile.document import Kernel, ProfileLine, ProfileRun, SideFacts, read_records
 
 Faster = Literal["target", "against"]
 
@@ -242,6 +243,22 @@ def side_views(sides: Mapping[Side, SideFacts], records: Sequence[ProfileLine]) 
         for name in get_args(Side)
         if name in sides
     ]
+
+
+class ProfileFiles(NamedTuple):
+    """A run, its sides and the groups of layers in which two of them differ."""
+
+    run: ProfileRun
+    sides: list[SideView]
+    groups: list[LayerGroup]
+
+
+def read(directory: Path) -> ProfileFiles:
+    """Return what a run measured. Raises UsageProblem: a file is missing, cut short or of another schema version."""
+    run = read_run(directory, "profile", ProfileRun)
+    sides = side_views(run.sides, read_records(directory / "records.jsonl"))
+    groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+    return ProfileFiles(run, sides, groups)
 
 
 def summary(sides: Sequence[SideView], groups: Sequence[LayerGroup]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.model.low_precision.evidence import SearchEvidence
 from trt_workbench.quantize.document import SearchDocument
@@ -18,31 +18,21 @@ from trt_workbench.report.verdict import Headline
 _NAMED = 4  # groups in a sentence
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "search.json", SearchDocument))
+read = reader("search.json", SearchDocument)
 
 
-def _answer(found: SearchDocument) -> Headline:
+def answer(found: SearchDocument) -> Headline:
+    """Return what the page of a run says first."""
     chosen, bound = found.evidence.chosen, found.evidence.bound
     certain = chosen is None or not chosen.loss_ci95 or chosen.loss_ci95[1] <= bound
     return Headline(_said(found), "lost" if not chosen else "kept" if certain else "kept, not certain")
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
-
-    Args:
-        directory: holds search.json.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    found = read_document(directory / "search.json", SearchDocument)
+def view(found: SearchDocument, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides, and draw its `plots/`."""
     return {
         "found": found,
         "evidence": found.evidence,
-        **_answer(found)._asdict(),
         "name": Path(found.sensitivity.model).name,
         "pictures": draw_search(found, plots_folder(directory)),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_workbench.core.artefacts import read_environment
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.quantize.document import GroupLoss, Sensitivity
 from trt_workbench.report.commands import again
@@ -23,26 +23,20 @@ _OF_SCORES = ("--worst", "--annotations", "--split", "--score", "--score-samples
 _LONGEST = 54  # characters of a group's name next to its bar
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return Headline(_said(read_document(directory / "sensitivity.json", Sensitivity)))
+read = reader("sensitivity.json", Sensitivity)
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
+def answer(found: Sensitivity) -> Headline:
+    """Return what the page of a run says first."""
+    return Headline(_said(found))
 
-    Args:
-        directory: holds sensitivity.json.
 
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    found = read_document(directory / "sensitivity.json", Sensitivity)
+def view(found: Sensitivity, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides, and draw its `plots/`."""
     plots = plots_folder(directory)
     return {
         "found": found,
         "name": Path(found.model).name,
-        **Headline(_said(found))._asdict(),
         "picture": draw_groups(found, plots / "groups.svg"),
         "curve": draw_cumulative(found, plots / "cumulative.svg"),
         "next": _next(found, read_environment(directory).command_line),

@@ -18,9 +18,9 @@ class Report(NamedTuple):
     """How a run is reported.
 
     Attributes:
-        module: its `view` reads the files of a run directory, draws into its `plots/`, and returns what the templates
-            name; its `answer` reads what is said first. It is imported when such a report is written, as drawing takes
-            long to import.
+        module: its `read` reads what a run directory says; `answer` makes what the page says first of it, and `view`
+            what else the templates name, and draws into `plots/`. It is imported when such a report is written, as
+            drawing takes long to import.
         templates: of `report.html`, and of further files of that name, in `report/templates`.
     """
 
@@ -48,7 +48,8 @@ REPORTS = {
 
 def answer_of(directory: Path) -> Headline:
     """Return what the report of a run directory says first. Raises UsageProblem as `write_report` does."""
-    found: Headline = importlib.import_module(_report_of(directory).module).answer(directory)
+    module = importlib.import_module(_report_of(directory).module)
+    found: Headline = module.answer(module.read(directory))
     return found
 
 
@@ -63,8 +64,11 @@ def write_report(directory: Path) -> Path:
             of another schema version.
         OSError: the report cannot be written.
     """
-    module, templates = _report_of(directory)
-    values = {"environment": read_environment(directory), **importlib.import_module(module).view(directory)}
+    name, templates = _report_of(directory)
+    module = importlib.import_module(name)
+    found = module.read(directory)
+    values = {"environment": read_environment(directory), **module.answer(found)._asdict()}
+    values |= module.view(found, directory)
     for template in templates:
         write_text(directory / f"report.{template.split('.')[1]}", render(template, **values))
     return directory / "report.html"

@@ -6,39 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.documents import read_lines, reader
 from trt_workbench.report.page import small
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verdict import Headline
 from trt_workbench.stream.document import ChunkRecord, Faults, StreamMetrics
 from trt_workbench.stream.plots import write_plots
 
-
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "metrics.json", StreamMetrics))
+read = reader("metrics.json", StreamMetrics)
 
 
-def _answer(metrics: StreamMetrics) -> Headline:
+def answer(metrics: StreamMetrics) -> Headline:
+    """Return what the page of a run says first."""
     part = "partial" if metrics.status == "partial" else "passed"
     return Headline(_said(metrics), part if metrics.passed else "failed")
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
-
-    Args:
-        directory: holds metrics.json and records.jsonl.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    metrics = read_document(directory / "metrics.json", StreamMetrics)
+def view(metrics: StreamMetrics, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides, and draw its `plots/`."""
     records = read_lines(directory / "records.jsonl", ChunkRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
     return {
         "metrics": metrics,
-        **_answer(metrics)._asdict(),
         "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
         "plots": plots,
     }

@@ -6,37 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import read_document, reader
 from trt_workbench.report.verdict import Headline
 from trt_workbench.target.document import TargetCheck, TargetLayers
 from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor
 
-
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "check-target.json", TargetCheck))
+read = reader("check-target.json", TargetCheck)
 
 
-def _answer(check: TargetCheck) -> Headline:
+def answer(check: TargetCheck) -> Headline:
+    """Return what the page of a run says first."""
     return Headline(_said(check), "built" if check.passed else "failed")
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows.
-
-    Args:
-        directory: holds check-target.json, layers.json.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    check = read_document(directory / "check-target.json", TargetCheck)
+def view(check: TargetCheck, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
     layers = read_document(directory / "layers.json", TargetLayers).layers
     return {
         "check": check,
         "name": Path(check.model).name,
         "built": sum(target.outcome == "built" for target in check.targets),
-        **_answer(check)._asdict(),
         "largest": max((target.engine_size_bytes or 0 for target in check.targets), default=0),
         "layers": {sm: rows(built) for sm, built in layers.items()},
     }

@@ -9,34 +9,27 @@ from typing import Any
 
 from trt_workbench.core.builds import builds_of
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import reader
 from trt_workbench.report.verdict import Headline
 from trt_workbench.upgrade.document import FAILED, StackSide, Timed, Upgrade, Upgraded
 
 NONE = "\N{EN DASH}"
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first. Raises UsageProblem as `view` does."""
-    return _answer(read_document(directory / "upgrade.json", Upgrade))
+read = reader("upgrade.json", Upgrade)
 
 
-def _answer(found: Upgrade) -> Headline:
+def answer(found: Upgrade) -> Headline:
+    """Return what the page of a run says first."""
     said = [headline(found), *(f"{one.name}: {sentence(one)}" for one in found.models if sentence(one))]
     return Headline(said, None if found.after is None else "safe" if found.passed else "not safe")
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows.
-
-    Raises:
-        UsageProblem: upgrade.json is missing, cut short or of another schema version.
-    """
-    found = read_document(directory / "upgrade.json", Upgrade)
+def view(found: Upgrade, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
     sides = [side for side in (found.before, found.after) if side]
     return {
         "found": found,
-        **_answer(found)._asdict(),
         "versions": _versions(sides),
         "sides": [named(side) for side in sides],
         "ratio": ratio,

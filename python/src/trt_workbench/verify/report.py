@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import read_document, reader
 from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.verdict import Headline
@@ -26,12 +26,11 @@ _ORDER = list(_COLOURS)
 _SIDE, _LABEL_CHARACTER = 26, 7
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "verify.json", VerifyFindings))
+read = reader("verify.json", VerifyFindings)
 
 
-def _answer(document: VerifyFindings) -> Headline:
+def answer(document: VerifyFindings) -> Headline:
+    """Return what the page of a run says first."""
     said = [headline(document)]
     said += [f"Wrong {document['where']}."] if document["where"] else []
     said += map(sentence, document.get("remarks", ()))
@@ -40,21 +39,11 @@ def _answer(document: VerifyFindings) -> Headline:
     return Headline(said, "not proven" if open_ else document["verdict"])
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows.
-
-    Args:
-        directory: holds verify.json, bisect/bisect.json where the fault was looked for, and fix/fix.json where
-            workarounds were tried.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    document = read_document(directory / "verify.json", VerifyFindings)
+def view(document: VerifyFindings, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
     fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
     return {
         "document": document,
-        **_answer(document)._asdict(),
         "fix": read_document(fix, FixFindings) if fix.is_file() else None,
         "name": Path(document["target"]).name,
         "grid": grid(document["cases"]),

@@ -44,8 +44,8 @@ class CocoArtefacts:
         return {row["category_id"]: label(row["name"], LONGEST_NAME) for row in self.metrics["per_class"]}
 
 
-def read_artefacts(directory: Path) -> CocoArtefacts:
-    """Read the run directory of eval-coco.
+def read_artefacts(directory: Path, metrics: CocoMetrics) -> CocoArtefacts:
+    """Read the run directory of eval-coco, whose `metrics.json` is read already.
 
     Raises:
         UsageProblem: a file is missing, cut short, without a record, or of another schema version.
@@ -55,7 +55,7 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
         raise UsageProblem(f"The file has no records; it was modified: {directory / 'records.jsonl'}")
     return CocoArtefacts(
         directory=directory,
-        metrics=read_document(directory / "metrics.json", CocoMetrics),
+        metrics=metrics,
         curves=read_document(directory / "curves.json", Curves),
         confusion=read_document(directory / "confusion.json", ConfusionMatrix),
         environment=read_environment(directory),

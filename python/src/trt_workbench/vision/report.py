@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import DRAWN, too_few
 from trt_workbench.report.page import evidence_from
@@ -35,35 +35,25 @@ _MOST_CLASSES = 1000  # in the table
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "metrics.json", CocoMetrics))
+read = reader("metrics.json", CocoMetrics)
 
 
-def _answer(metrics: CocoMetrics) -> Headline:
+def answer(metrics: CocoMetrics) -> Headline:
     """Only what says less than a whole evaluation of a verified engine has a verdict: no bound is asked for."""
     mark = metrics.get("verification")
     part = "partial" if metrics["status"] == "partial" else None
     return Headline(summarise(metrics), mark["verdict"] if mark and mark["allowed"] else part)
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows, and draw its `plots/`.
-
-    Args:
-        directory: holds metrics.json, curves.json, confusion.json, records.jsonl, predictions.json.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    run = read_artefacts(directory)
+def view(metrics: CocoMetrics, directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides, and draw its `plots/`."""
+    run = read_artefacts(directory, metrics)
     latency = _latency_table(run)
     folder = plots_folder(directory)
     threshold = run.metrics["settings"].get("threshold", run.confusion["score_threshold"])
     plots = write_plots(run, folder) | write_operating_plots(run.curves, run.confusion.get("errors"), threshold, folder)
     gallery = build_gallery(run, folder / "gallery")
     return {
-        **_answer(run.metrics)._asdict(),
         "metrics": run.metrics,
         "evidence": evidence_from(directory),
         "figures": figures_of(run.task, cast("dict[str, Any]", run.metrics)),

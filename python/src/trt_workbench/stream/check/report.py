@@ -7,34 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import reader
 from trt_workbench.report.page import small
 from trt_workbench.report.verdict import Headline
 from trt_workbench.stream.check.document import ContractCheck
 
-
-def answer(directory: Path) -> Headline:
-    """Return what the page of a run says first; arguments and errors as of `view`."""
-    return _answer(read_document(directory / "check.json", ContractCheck))
+read = reader("check.json", ContractCheck)
 
 
-def _answer(document: ContractCheck) -> Headline:
+def answer(document: ContractCheck) -> Headline:
+    """Return what the page of a run says first."""
     return Headline(_said(document), "passed" if document.passed else "failed")
 
 
-def view(directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows.
-
-    Args:
-        directory: holds check.json.
-
-    Raises:
-        UsageProblem: a file is missing, cut short or of another schema version.
-    """
-    document = read_document(directory / "check.json", ContractCheck)
+def view(document: ContractCheck, _directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
     return {
         "document": document,
-        **_answer(document)._asdict(),
         "contract": json.dumps(document.contract, indent=1),
     }
 
