@@ -15,8 +15,10 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    note,
     print_json,
     print_line,
+    print_run,
     say,
     say_if_allowed,
     stdout_console,
@@ -87,8 +89,8 @@ def bench(
         if resume
         else prepare_bench(config or "smoke", only, model, url, shard, builds, matrix)
     )
-    for note in planned.notes:
-        say(f"note: {note}")
+    for text in planned.notes:
+        note(text)
     if dry_run:
         _show_points(planned.own, as_json=as_json)
         return
@@ -122,8 +124,8 @@ def bench(
         devices = _devices(planned.config, gpus)
         found, directory = spread_over(devices, job, "bench", output, "measurements", (), allow_unverified)
         drawing = draw(directory, debug=debug)
-        for note in found.metrics["notes"]:
-            say(f"note: {note}")
+        for text in found.metrics["notes"]:
+            note(text)
         _show(read_bench_run(directory), as_json=as_json)
         require_whole(found, directory)
         require_sound({}, directory)
@@ -232,7 +234,7 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
         print_builds(console, group)
     for sentence in rest[len(first) :]:
         print_line(console, sentence)
-    print_line(console, f"Report: {run.directory / 'report.html'}")
+    print_run(console, run.directory)
 
 
 def _tables(made: list[WorkTable]) -> None:

@@ -118,7 +118,7 @@ def build_engine(
         check = partial(_verify, model=model, verify=verify, device=settings.device)
         engine, group = SeveralBuilds(builds, keep or "median", make, check, say).make(prepared)
     for text in images.notes() if images else ():
-        say(f"note: {text}")
+        note(text)
     where = engine.path
     if plan is not None:
         from trt_workbench.engine.builder import export

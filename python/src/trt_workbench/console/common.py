@@ -363,8 +363,9 @@ def _whole(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def print_report(console: Console, directory: Path) -> None:
-    """Print where the report of a run directory is, if it has one."""
+def print_run(console: Console, directory: Path) -> None:
+    """Print where a run directory is, and its report if it has one."""
+    print_line(console, f"Run directory: {directory}")
     if (directory / "report.html").is_file():
         print_line(console, f"Report: {directory / 'report.html'}")
 

@@ -8,9 +8,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from trt_workbench.console.common import print_json
 from trt_workbench.console.progress import at_stage
 from trt_workbench.core.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
 
@@ -59,3 +61,32 @@ def draw(
     line = " ".join(problem.split()).encode(errors="backslashreplace").decode()
     sys.stderr.write(f"warning: The report could not be drawn ({line}). The measurements are kept; {again}\n")
     return ReportOutcome(code)
+
+
+def present(
+    directory: Path,
+    document: Any,
+    show: Callable[[Path], object],
+    *,
+    as_json: bool,
+    debug: bool = False,
+    report: bool = True,
+) -> ReportOutcome:
+    """Draw the report of a finished run, then print what it found.
+
+    Args:
+        directory: the run directory.
+        document: what `--json` prints, with the directory.
+        show: prints it for people.
+        as_json: whether `--json` was given.
+        debug: as of `draw`.
+        report: whether there is to be one.
+    """
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
+    if as_json:
+        from trt_workbench.core.documents import json_values
+
+        print_json({**json_values(document), "directory": str(directory)})
+    else:
+        show(directory)
+    return drawing

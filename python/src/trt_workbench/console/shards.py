@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trt_workbench.console.common import print_json, print_line, say, stdout_console
+from trt_workbench.console.common import print_json, print_line, print_run, say, stdout_console
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 
@@ -111,4 +111,4 @@ def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool 
     state = "already done" if before else "done"
     block = f"{found.first} to {found.end - 1}" if size else "none, as there are more shards"
     print_line(console, f"Shard {found.shard} is {state}: {counted(size, found.unit)} of {found.items:,} ({block})")
-    print_line(console, f"Run directory: {directory}")
+    print_run(console, directory)

@@ -14,14 +14,13 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
     print_line,
-    print_report,
+    print_run,
     say,
     say_if_allowed,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
@@ -50,6 +49,7 @@ def decide(
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.console.progress import ProgressUpdate, progress_bar
+    from trt_workbench.core.builds import builds_of
     from trt_workbench.core.directory import run_directory
     from trt_workbench.decide.elsewhere import require_targets
     from trt_workbench.decide.run import DecideRun
@@ -68,16 +68,9 @@ def decide(
         made = DecideRun(subject, settings, run.path, progress, say)
         decision = made.run()
         directory = run.commit("partial" if made.interrupted else "complete")
-    drawing = draw(directory, debug=debug)
-    if as_json:
-        from trt_workbench.core.builds import builds_of
-        from trt_workbench.core.documents import json_values
-
-        several = json_values(builds_of(directory))
-        more = {"builds": several} if several else {}
-        print_json({**decision.model_dump(mode="json"), "directory": str(directory), **more})
-    else:
-        _show(decision, directory)
+    several = builds_of(directory)
+    document = {**decision.model_dump(mode="json"), **({"builds": several} if several else {})}
+    drawing = present(directory, document, partial(_show, decision), as_json=as_json, debug=debug)
     if made.interrupted:
         raise typer.Exit(INTERRUPTED)
     _require_a_lower_one(decision, accept_simulated=settings.accept_simulated, certain=settings.certain)
@@ -130,8 +123,7 @@ def _show(decision: Decision, directory: Path) -> None:
     reasons = [f"{what} {', '.join(labels)}: {reason}" for (what, reason), labels in alike.items()]
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
-    say_line(f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)
 
 
 def _cells(row: DecisionRow, also: Sequence[str]) -> tuple[str, ...]:

@@ -13,12 +13,11 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
     print_line,
-    print_report,
+    print_run,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
@@ -43,7 +42,7 @@ def gate(
     3 or 4 if one could not be made.
     """
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.core.documents import write_json
     from trt_workbench.core.files import write_text
     from trt_workbench.gate.config import load_gate
     from trt_workbench.gate.formats import junit, markdown
@@ -57,11 +56,7 @@ def gate(
         write_text(run.path / "summary.md", markdown(found))
         write_text(run.path / "junit.xml", junit(found))
         directory = run.commit("complete", passed=found.passed)
-    drawing = draw(directory, debug=debug)
-    if as_json:
-        print_json({**json_values(found), "directory": str(directory)})
-    else:
-        _show(found, directory)
+    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
     if not found.passed:
         failed = [one for one in found.checks if not one.passed]
         first = max(failed, key=lambda one: one.exit_code)
@@ -75,5 +70,4 @@ def _show(found: GateDocument, directory: Path) -> None:
     for one in found.checks:
         say(f"{'passed' if one.passed else 'FAILED'}  {one.name}: {one.text}")
     say(found.headline)
-    say(f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import print_line, stdout_console
+from trt_workbench.console.common import print_line, print_run, stdout_console
 from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import covered
 from trt_workbench.model.precision import precision_label
@@ -37,8 +37,9 @@ def print_outcome(outcome: InferOutcome, directory: Path) -> None:
         _print_benchmark(console, metrics["benchmark"])
     about = _about_engine(metrics) if "plan_bytes" in metrics["memory"] else _about_model(metrics)
     notes = [f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())]
-    for line in (*about, *notes, f"Run directory: {directory}"):
+    for line in (*about, *notes):
         print_line(console, line)
+    print_run(console, directory)
 
 
 def _about_engine(metrics: Mapping[str, Any]) -> list[str]:

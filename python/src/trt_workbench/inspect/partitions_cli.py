@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     handled,
     print_json,
     print_line,
+    print_run,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
@@ -101,7 +102,7 @@ def _show(found: Partitions, directory: Path) -> None:
         say(f"{counted(left, 'more row')} in partitions.json.")
     counts = ", ".join(f"{provider} {count}" for provider, count in found.counts().items())
     say(f"{counted(len(found.nodes), 'node')}: {counts}")
-    say(f"Run directory: {directory}")
+    print_run(console, directory)
 
 
 def _borders(tensors: tuple[dict[str, Any], ...]) -> str:

@@ -14,15 +14,15 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
+    note,
     print_line,
-    print_report,
+    print_run,
     say,
     say_if_allowed,
     single_command_app,
     stdout_console,
 )
-from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.console.drawing import ReportOutcome, present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.percent import change, share
@@ -105,16 +105,11 @@ def _shown(metrics: dict[str, Any], directory: Path, *, report: bool, as_json: b
     from trt_workbench.llm.document import plain
     from trt_workbench.llm.report import generation_failures
 
-    drawing = draw(directory, debug=debug) if report else ReportOutcome()
-    for note in metrics["notes"]:
-        say(f"note: {note}")
+    for text in metrics["notes"]:
+        note(text)
     for sentence in generation_failures(metrics):
         say(f"failed: {sentence}")
-    if as_json:
-        print_json({**plain(metrics), "directory": str(directory)})
-    else:
-        show(metrics, directory)
-    return drawing
+    return present(directory, plain(metrics), partial(show, metrics), as_json=as_json, debug=debug, report=report)
 
 
 def _spread(request: LlmRequest, output: Path | None, numbers: tuple[int, ...]) -> tuple[Spread, Path]:
@@ -193,8 +188,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     if metrics["backends"]:
         verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
         print_line(console, f"Gate (at most {change(metrics['max_ppl_increase'])} perplexity): {verdict}")
-    print_line(console, f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)
 
 
 def _perplexities(metrics: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +13,12 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
     print_line,
-    print_report,
+    print_run,
     say,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
 
@@ -71,14 +71,9 @@ def sensitivity(
             found = with_scores(found, calibrated, calibration, placement, scoring, worst, start("Scoring"))
         write_json(run.path / "sensitivity.json", found)
         directory = run.commit("complete")
-    drawing = draw(directory, debug=debug)
     if not found.calibrated:
         say("The ranges are from noise: NOT CALIBRATED.")
-    if as_json:
-        print_json({**found.model_dump(mode="json"), "directory": str(directory)})
-    else:
-        _show(found, directory)
-    drawing.end()
+    present(directory, found, partial(_show, found), as_json=as_json, debug=debug).end()
 
 
 def _show(found: Sensitivity, directory: Path) -> None:
@@ -103,8 +98,7 @@ def _show(found: Sensitivity, directory: Path) -> None:
             console,
             f"{found.figure} of the float model: {found.baseline:.4f} on {counted(found.scored or 0, 'sample')}",
         )
-    print_line(console, f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)
 
 
 def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:

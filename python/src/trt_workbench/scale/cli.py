@@ -10,10 +10,9 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    say,
+    note,
 )
-from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage
 from trt_workbench.core.settings import Setting
 
@@ -36,19 +35,17 @@ def merge(
     On the CPU the result is bit for bit that of one process. Shards of another model, data set, setting, version, GPU
     or driver are refused.
     """
-    from trt_workbench.core.documents import json_values
     from trt_workbench.core.shard_files import read_shards
     from trt_workbench.scale.merging import merge_into, merging_of
 
     with at_stage(lambda: "Merging the shards"):
         shards = read_shards(places, partial=partial)
         metrics, directory = merge_into(shards, output)
-    drawing = draw(directory, debug=debug) if report else ReportOutcome()
-    for note in metrics["notes"]:
-        say(f"note: {note}")
-    if as_json:
-        print_json({**json_values(metrics), "directory": str(directory)})
-    else:
-        merging_of(shards).show(metrics, directory)
-    merging_of(shards).require(metrics, directory)
+    for text in metrics["notes"]:
+        note(text)
+    merging = merging_of(shards)
+    drawing = present(
+        directory, metrics, lambda place: merging.show(metrics, place), as_json=as_json, debug=debug, report=report
+    )
+    merging.require(metrics, directory)
     drawing.end()

@@ -14,10 +14,10 @@ from trt_workbench.console.common import (
     note,
     print_json,
     print_line,
-    print_report,
+    print_run,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
@@ -42,7 +42,7 @@ def check_contract(
     tensor and invariant.
     """
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.core.documents import write_json
     from trt_workbench.stream.check.run import check_contract as run_checks
     from trt_workbench.stream.contract.reading import Contradictions
 
@@ -56,11 +56,7 @@ def check_contract(
                 raise
         write_json(run.path / "check.json", found)
         directory = run.commit("complete", passed=found.passed)
-    drawing = draw(directory, debug=debug)
-    if as_json:
-        print_json({**json_values(found), "directory": str(directory)})
-    else:
-        _show(found, directory)
+    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
     if not found.passed:
         failed = [check for check in found.checks if check.verdict == "failed"]
         more = sum(len(one.findings) + one.findings_left_out for one in failed) - 1
@@ -101,5 +97,4 @@ def _show(found: ContractCheck, directory: Path) -> None:
                 escape(state.reason),
             )
         console.print(table)
-    say(f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)

@@ -12,14 +12,14 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
+    note,
     print_line,
-    print_report,
+    print_run,
     say,
     say_if_allowed,
     stdout_console,
 )
-from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import signed
@@ -60,20 +60,14 @@ def eval_stream(
     if shard:
         _one_shard(settings, shard, output, as_json=as_json)
         return
-    from trt_workbench.core.documents import json_values
-
     spread = None
     if gpus is None:
         metrics, directory = _evaluate(settings, output)
     else:
         spread, metrics, directory = _spread(settings, output, gpus)
-    drawing = draw(directory, debug=debug) if report else ReportOutcome()
-    for note in metrics.notes:
-        say(f"note: {note}")
-    if as_json:
-        print_json({**json_values(metrics), "directory": str(directory)})
-    else:
-        _show(metrics, directory)
+    for text in metrics.notes:
+        note(text)
+    drawing = present(directory, metrics, partial(_show, metrics), as_json=as_json, debug=debug, report=report)
     if spread:
         from trt_workbench.console.shards import require_whole
 
@@ -198,8 +192,8 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
         show_transcribed(metrics.transcription, console)
     for failure in metrics.failures:
         line(f"FAILED {failure}")
-    line(f"{'Passed' if metrics.passed else 'Failed'}. Run directory: {directory}")
-    print_report(console, directory)
+    line("Passed." if metrics.passed else "Failed.")
+    print_run(console, directory)
 
 
 def _show_faults(metrics: StreamMetrics, console: Console) -> None:

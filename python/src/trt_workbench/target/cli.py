@@ -14,12 +14,11 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
     print_line,
-    print_report,
+    print_run,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.console.options import spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed
@@ -53,7 +52,7 @@ def check_target(
     refuses the model: the message names the layer and the type.
     """
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.core.documents import write_json
     from trt_workbench.engine.request import check_request
     from trt_workbench.model.opened import Model
     from trt_workbench.target.cards import architectures
@@ -78,11 +77,7 @@ def check_target(
         write_json(run.path / "check-target.json", found)
         write_json(run.path / "layers.json", layers)
         directory = run.commit("complete", passed=found.passed)
-    drawing = draw(directory, debug=debug)
-    if as_json:
-        print_json({**json_values(found), "directory": str(directory)})
-    else:
-        _show(found, directory)
+    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
     if stopped := [target for target in found.targets if target.outcome != "built"]:
         more = f" Also failed: {', '.join(one.name for one in stopped[1:])}." if stopped[1:] else ""
         raise CheckFailed(
@@ -121,5 +116,4 @@ def _show(found: TargetCheck, directory: Path) -> None:
         if one.reason:
             say(f"{one.name}: {one.reason}")
     say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")
-    say(f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)

@@ -13,11 +13,11 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
     print_line,
+    print_run,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, ComponentMissing
@@ -43,7 +43,7 @@ def upgrade(
     is wrong, refused, slower or of a lower score afterwards, or not proven; 3 if a stack does not start.
     """
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.core.documents import write_json
     from trt_workbench.upgrade.document import FAILED
     from trt_workbench.upgrade.report import headline, sentence
     from trt_workbench.upgrade.run import upgrade as compare_stacks
@@ -53,11 +53,7 @@ def upgrade(
             found = compare_stacks(settings, model, run.path, update)
         write_json(run.path / "upgrade.json", found)
         directory = run.commit("complete", passed=found.passed)
-    drawing = draw(directory, debug=debug)
-    if as_json:
-        print_json({**json_values(found), "directory": str(directory)})
-    else:
-        _show(found, directory)
+    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
     if failed := [one for one in found.models if one.outcome in FAILED]:
         lost = [one for one in failed if one.outcome == "not run"]
         first = (lost or failed)[0]
@@ -96,4 +92,4 @@ def _show(found: Upgrade, directory: Path) -> None:
             say(f"Stack {words}: {named(side)}")
     if found.after is None:
         say(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")
-    say(f"Run directory: {directory}")
+    print_run(console, directory)

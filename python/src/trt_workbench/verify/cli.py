@@ -16,7 +16,7 @@ from trt_workbench.console.common import (
     note,
     print_json,
     print_line,
-    print_report,
+    print_run,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
@@ -201,8 +201,7 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
     for way in document["ways"]:
         if way["reason"]:
             say(f"Not verified: {way['way']}: {way['reason']}")
-    say(f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)
 
 
 def _show_bisected(found: Bisected | None, directory: Path) -> None:

@@ -13,15 +13,15 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
+    note,
     print_line,
-    print_report,
+    print_run,
     say,
     say_if_allowed,
     single_command_app,
     stdout_console,
 )
-from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
@@ -87,13 +87,9 @@ def eval_coco(
     spread = None if gpus is None else _spread(request, output, gpus)
     found, directory = spread or _evaluate(request, output)
     metrics = found.metrics
-    drawing = draw(directory, debug=debug) if report else ReportOutcome()
-    for note in metrics["notes"]:
-        say(f"note: {note}")
-    if as_json:
-        print_json({**metrics, "directory": str(directory)})
-    else:
-        show(metrics, directory)
+    for text in metrics["notes"]:
+        note(text)
+    drawing = present(directory, metrics, partial(show, metrics), as_json=as_json, debug=debug, report=report)
     if spread:
         from trt_workbench.console.shards import require_whole
 
@@ -241,8 +237,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
         print_line(console, f"Engine: {mark['text']}")
     found = "" if task.of_images else f", {counted(metrics['detections'], 'detection')}"
     print_line(console, f"{counted(metrics['images'], 'image')}{speed}{found}")
-    print_line(console, f"Run directory: {directory}")
-    print_report(console, directory)
+    print_run(console, directory)
 
 
 def main() -> None:

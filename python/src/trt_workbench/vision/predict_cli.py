@@ -13,6 +13,7 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    note,
     print_json,
     print_line,
     say,
@@ -56,8 +57,8 @@ def predict(
     from trt_workbench.vision.predict import PredictRequest
 
     document, directory = _run(PredictRequest(model=model, sources=tuple(images), **vars(settings)), output, pictures)
-    for note in document["notes"]:
-        say(f"note: {note}")
+    for text in document["notes"]:
+        note(text)
     if as_json:
         print_json({**document, "directory": str(directory)})
     else:
