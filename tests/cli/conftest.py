@@ -26,7 +26,7 @@ def _forked_workers(forking: Any) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _no_unheard_of_artefacts() -> Iterator[None]:
     """Refuse what a command puts into its run directory under a name that a later run there takes for the user's."""
     commit = RunDirectory.commit

@@ -218,6 +218,16 @@ def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path
     assert {record.status for record in records} == {"ok"}
     assert kept < {(record.key, record.repetition) for record in records}
     assert all((run / name).read_bytes() == content for name, content in samples.items())
+    assert "Part 1, from " in (run / "report.html").read_text()
+
+
+def test_a_run_of_another_machine_is_not_resumed(measured_once: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(measured_once, run)
+    environment = json.loads((run / "env.json").read_text())
+    environment["driver"]["gpus"] = [{"index": 0, "name": "NVIDIA H200"}]
+    (run / "env.json").write_text(json.dumps(environment))
+    held(stderr_of("bench", "--resume", run))
 
 
 def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:

@@ -362,6 +362,7 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     assert asked["manifest"]["options"]["optimization_level"] == 5
     assert len(builds.read_text().splitlines()) == 6
     assert not list((second / "logs").glob("score-fp16-trt.log"))  # taken from the first run
+    assert " s, of the last part" in (second / "report.html").read_text()
     assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]
     before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp16"]
     assert before[0] in read_records(second / "records.jsonl")

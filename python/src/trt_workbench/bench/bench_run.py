@@ -18,10 +18,11 @@ from trt_workbench.bench.options import check_runtimes
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
 from trt_workbench.bench.sharding import block_of, samples_of, write_shard
-from trt_workbench.core.artefacts import Status
-from trt_workbench.core.directory import destination_of, run_directory
+from trt_workbench.core.artefacts import Status, read_environment
+from trt_workbench.core.directory import run_directory
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.machines import other_machine
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.workspace import EMBEDDED_MODELS, embedded_model
@@ -84,9 +85,10 @@ class PreparedBench:
             ComponentMissing: a backend cannot serve here.
             KeyboardInterrupt: interrupted before anything was measured.
         """
-        destination = destination_of(self.earlier) if self.earlier else output
         points = self.own
-        with run_directory("bench", destination) as run:
+        with run_directory("bench", output, earlier=self.earlier) as run:
+            if self.earlier:
+                _require_the_same_machine(self.earlier, run.path)
             reasons = unavailable_backends(
                 (point.backend for point in points), run.path / "availability.log", self.config.timeout_s
             )
@@ -124,6 +126,15 @@ class PreparedBench:
                 shutil.copyfile(samples_of(self.earlier, record), folder / record.samples)
         append_lines(folder / "records.jsonl", kept)
         return kept
+
+
+def _require_the_same_machine(earlier: Path, folder: Path) -> None:
+    """Raise UsageProblem where a run that is resumed was measured on another machine: one table is of one."""
+    if other := other_machine(read_environment(earlier), read_environment(folder)):
+        raise UsageProblem(
+            f"The earlier run was measured on another machine ({'; '.join(other)}); measure again without --resume: "
+            f"{earlier}"
+        )
 
 
 def prepare_bench(

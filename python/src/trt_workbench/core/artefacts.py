@@ -83,7 +83,11 @@ class Git(Open):
 
 
 class Environment(Open):
-    """env.json: everything about the machine and the process that a figure depends on."""
+    """env.json: everything about the machine and the process that a figure depends on.
+
+    Attributes:
+        earlier: parts of the run before this one, where it was resumed.
+    """
 
     schema_version: Literal[1] = 1
     command_line: list[str]
@@ -96,6 +100,7 @@ class Environment(Open):
     cpu: Cpu = Cpu()
     driver: Driver = Driver()
     variables: dict[str, str] = {}
+    earlier: list[Part] = []
 
     @property
     def command(self) -> str:
@@ -105,7 +110,23 @@ class Environment(Open):
     @property
     def text(self) -> str:
         """All of it as JSON."""
-        return json.dumps(self.model_dump(mode="json", exclude_unset=True), indent=2)
+        return json.dumps(self.model_dump(mode="json", exclude_unset=True, exclude={"earlier"}), indent=2)
+
+
+class Part(Open):
+    """A part of a run that was resumed, up to where it was interrupted.
+
+    Attributes:
+        run_id: as of run.json.
+        started_at: likewise.
+        ended_at: likewise; None where it was killed.
+        environment: its env.json, without the parts before it.
+    """
+
+    run_id: str
+    started_at: str
+    ended_at: str | None = None
+    environment: Environment
 
 
 class BenchSettings(Open):

@@ -18,7 +18,7 @@ from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.workspace import output_root
 
 if TYPE_CHECKING:
-    from trt_workbench.core.artefacts import Status
+    from trt_workbench.core.artefacts import Part, Status
 
 ARTEFACTS: Final = frozenset(
     {
@@ -34,7 +34,7 @@ ARTEFACTS: Final = frozenset(
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""
 
 _RUN_ID = r"\d{8}T\d{6}Z-[0-9a-f]{6}"
-_STAGING = re.compile(rf"\.(?P<name>.+)\.{_RUN_ID}\.staging({re.escape(REPLACED)})?", re.DOTALL)
+_STAGING = re.compile(rf"\.(?P<name>.+)\.(?P<id>{_RUN_ID})\.staging({re.escape(REPLACED)})?", re.DOTALL)
 # The run directory that this process has finished last.
 _finished: Path | None = None
 
@@ -47,19 +47,22 @@ class RunDirectory:
         destination: where they will be found.
     """
 
-    def __init__(self, command: str, destination: Path | None = None) -> None:
+    def __init__(self, command: str, destination: Path | None = None, earlier: Path | None = None) -> None:
         """Choose the names; nothing is made yet.
 
         Args:
             command: the command's name, such as "eval-coco".
-            destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
+            destination: the folder the user asked for; None for that of `earlier`, else `tmp/<command>/<run-id>/`.
+            earlier: run directory, or what a killed run left of one, that this run resumes.
         """
         now = datetime.datetime.now(datetime.UTC)
         self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
-        place = (destination or output_root() / command / self.run_id).absolute()
+        usual = destination_of(earlier) if earlier else output_root() / command / self.run_id
+        place = (destination or usual).absolute()
         # a link would be replaced instead of what it leads to
         self.destination = place.resolve() if place.is_symlink() else place
-        self._command, self._started_at = command, now.isoformat(timespec="seconds")
+        self._command, self._started_at, self._earlier = command, now.isoformat(timespec="seconds"), earlier
+        self._parts: list[Part] = []
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
         self._lock = NameLock(self.destination.parent / f".{self.destination.name}.trtw-lock")
         self._kept = False
@@ -69,7 +72,7 @@ class RunDirectory:
 
         Raises:
             UsageProblem: the folder cannot be made or written, is in use or no folder, or holds something other than a
-                run of this command.
+                run of this command; or the earlier run is none.
         """
         global _finished
         _finished = None
@@ -82,6 +85,8 @@ class RunDirectory:
                 )
             self._restore()
             _require_ours(self.destination, self._command)
+            if self._earlier is not None:
+                self._parts = _parts_of(self._earlier, self._command)
             self.path.mkdir()
             if described:
                 self.describe()
@@ -94,7 +99,8 @@ class RunDirectory:
             from trt_workbench.core.documents import write_json
             from trt_workbench.core.environment import collect_environment
 
-            write_json(self.path / "env.json", collect_environment(sys.argv))
+            earlier = {"earlier": self._parts} if self._parts else {}
+            write_json(self.path / "env.json", {**collect_environment(sys.argv), **earlier})
 
     def commit(self, status: Status, **facts: Any) -> Path:
         """Write `run.json` and put everything in the place of `destination`, in one step.
@@ -170,7 +176,9 @@ class RunDirectory:
 
 
 @contextmanager
-def run_directory(command: str, destination: Path | None = None, *, described: bool = True) -> Iterator[RunDirectory]:
+def run_directory(
+    command: str, destination: Path | None = None, *, described: bool = True, earlier: Path | None = None
+) -> Iterator[RunDirectory]:
     """Yield a run directory that is removed if the block fails before `commit`.
 
     Args:
@@ -178,11 +186,12 @@ def run_directory(command: str, destination: Path | None = None, *, described: b
         destination: the folder the user asked for.
         described: write `env.json` first; without, the block calls `describe` once its first result is there, as asking
             git and the driver takes 0.1 s and more.
+        earlier: as of RunDirectory.
 
     Raises:
         UsageProblem: as `RunDirectory.begin`.
     """
-    directory = RunDirectory(command, destination)
+    directory = RunDirectory(command, destination, earlier)
     try:
         directory.begin(described=described)
         yield directory
@@ -199,6 +208,23 @@ def destination_of(folder: Path) -> Path:
     """Return the destination of a staging folder that a killed run left; any other folder unchanged."""
     found = _STAGING.fullmatch(folder.absolute().name)
     return folder.absolute().with_name(found["name"]) if found else folder
+
+
+def _parts_of(earlier: Path, command: str) -> list[Part]:
+    """Return the parts of a run that is resumed. Raises UsageProblem unless it is one of this command."""
+    from trt_workbench.core.artefacts import RUN, Part, read_environment, run_document
+
+    left = _STAGING.fullmatch(earlier.absolute().name)
+    if left and not (earlier / RUN).exists():  # of a process that was killed
+        started = datetime.datetime.strptime(left["id"][:16], "%Y%m%dT%H%M%S%z")
+        facts: dict[str, Any] = {"run_id": left["id"], "started_at": started.isoformat(timespec="seconds")}
+    else:
+        run = run_document(earlier)
+        if run.command != command:
+            raise UsageProblem(f"--resume takes a run directory of {command}, which this is not: {earlier}")
+        facts = {"run_id": run.run_id, "started_at": run.started_at, "ended_at": run.ended_at}
+    known = read_environment(earlier)
+    return [*known.earlier, Part(**facts, environment=known.model_copy(update={"earlier": []}))]
 
 
 def _stagings(destination: Path) -> list[Path]:

@@ -311,18 +311,23 @@ def _within(place: Path) -> Iterator[Path]:
 
 def _require_alike(one: ShardRun, other: ShardRun) -> None:
     """Raise UsageProblem where two shards are not of one run, with the first difference."""
-    for name, mine, theirs in _pairs(_said(one), _said(other)):
-        if mine != theirs:
-            raise UsageProblem(
-                f"These shards are not of one run: {name} is {mine!r:.{_SHOWN}} in {one.document.shard} and "
-                f"{theirs!r:.{_SHOWN}} in {other.document.shard}: {one.directory} and {other.directory}"
-            )
+    if found := first_difference(_said(one), _said(other)):
+        name, mine, theirs = found
+        raise UsageProblem(
+            f"These shards are not of one run: {name} is {mine} in {one.document.shard} and {theirs} in "
+            f"{other.document.shard}: {one.directory} and {other.directory}"
+        )
 
 
 def _said(one: ShardRun) -> dict[str, Any]:
     known = one.document
     named = {"command": known.command, "number of shards": known.count, f"number of {plural(known.unit)}": known.items}
     return {**named, **known.asked, **known.ran}
+
+
+def first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return the name of the first value that is not the same in two documents, and both as texts; None without any."""
+    return next(((name, f"{a!r:.{_SHOWN}}", f"{b!r:.{_SHOWN}}") for name, a, b in _pairs(one, other) if a != b), None)
 
 
 def _pairs(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

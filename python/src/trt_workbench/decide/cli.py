@@ -57,7 +57,7 @@ def decide(
 
     require_targets(settings.targets)
     subject = subject_of(model, settings, calibration, say)
-    with run_directory("decide", output) as run, progress_bar("steps") as start:
+    with run_directory("decide", output, earlier=settings.resume) as run, progress_bar("steps") as start:
         bars: dict[str, ProgressUpdate] = {}
 
         def progress(what: str, done: int, total: int, doing: str) -> None:

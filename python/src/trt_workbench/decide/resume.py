@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trt_workbench.bench import samples_of
-from trt_workbench.core.artefacts import command_of
 from trt_workbench.core.documents import Strict, append_lines, read_document, write_json
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard_files import circumstances
@@ -43,12 +41,7 @@ class Earlier:
         Args:
             directory: of the earlier run; None without one.
             folder: of this one.
-
-        Raises:
-            UsageProblem: it is no run of decide.
         """
-        if directory is not None and command_of(directory) != "decide":
-            raise UsageProblem(f"--resume takes a run directory of decide, which this is not: {directory}")
         self._directory, self._folder = directory, folder
         self._here = circumstances(cuda=True)
         self._taken: set[str] = set()

@@ -21,6 +21,7 @@ from trt_workbench import __version__
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
+from trt_workbench.core.machines import other_machine
 from trt_workbench.core.percent import change, covered, limit, share, signed
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
@@ -166,6 +167,7 @@ def render(template: str, **values: Any) -> str:
     }
     environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed)}
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
+    environment.filters["apart_from"] = other_machine
     text = environment.get_template(template).render(version=__version__, **values)
     text = folded(text) if is_html else text
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not

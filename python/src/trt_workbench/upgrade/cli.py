@@ -15,12 +15,13 @@ from trt_workbench.console.common import (
     handled,
     print_line,
     print_run,
+    say,
     stdout_console,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import CheckFailed, ComponentMissing
+from trt_workbench.core.errors import INTERRUPTED, CheckFailed, ComponentMissing
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 if TYPE_CHECKING:
@@ -40,20 +41,32 @@ def upgrade(
 
     A stack is a Python environment, a TensorRT folder, a container, or an earlier run with --record. Each model is
     verified in both at the same shapes with the same inputs, scored on --data, and timed in turns. Exit code 1 if any
-    is wrong, refused, slower or of a lower score afterwards, or not proven; 3 if a stack does not start.
+    is wrong, refused, slower or of a lower score afterwards, or not proven; 3 if a stack does not start. The same
+    command with --resume continues a run that was interrupted.
     """
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.core.documents import write_json
-    from trt_workbench.upgrade.document import FAILED
-    from trt_workbench.upgrade.report import headline, sentence
+    from trt_workbench.upgrade.document import FAILED, FILE
+    from trt_workbench.upgrade.report import headline, read, sentence
     from trt_workbench.upgrade.run import upgrade as compare_stacks
 
-    with run_directory("upgrade", output) as run:
-        with waiting("Comparing") as update:
-            found = compare_stacks(settings, model, run.path, update)
-        write_json(run.path / "upgrade.json", found)
-        directory = run.commit("complete", passed=found.passed)
+    interrupted = False
+    with run_directory("upgrade", output, earlier=settings.resume) as run:
+        try:
+            with waiting("Comparing") as update:
+                compare_stacks(settings, model, run.path, update, run.run_id)
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if not (run.path / FILE).is_file():
+                raise
+            if not interrupted:
+                run.commit("partial", passed=False)
+                raise
+        found = read(run.path)
+        directory = run.commit("partial" if interrupted else "complete", passed=found.passed)
     drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
+    if interrupted:
+        say(f"Interrupted; continue by the same command with --resume {directory}")
+        raise typer.Exit(INTERRUPTED)
     if failed := [one for one in found.models if one.outcome in FAILED]:
         lost = [one for one in failed if one.outcome == "not run"]
         first = (lost or failed)[0]
@@ -69,11 +82,11 @@ def _show(found: Upgrade, directory: Path) -> None:
 
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
-    from trt_workbench.upgrade.report import headline, named, ratio
+    from trt_workbench.upgrade.report import headline, named, parts, ratio
 
     console = stdout_console(quiet=False)
-    say = partial(print_line, console)
-    say(headline(found))
+    line = partial(print_line, console)
+    line(headline(found))
     table = Table("model", "outcome", "before", "after", "latency, after/before", "why")
     for one in found.models:
         table.add_row(
@@ -89,7 +102,9 @@ def _show(found: Upgrade, directory: Path) -> None:
         print_builds(console, group)
     for side, words in ((found.before, "before"), (found.after, "after")):
         if side:
-            say(f"Stack {words}: {named(side)}")
+            line(f"Stack {words}: {named(side)}")
+    for part in parts(directory, found):
+        line(part)
     if found.after is None:
-        say(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")
+        line(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")
     print_run(console, directory)

@@ -13,6 +13,8 @@ Outcome = Literal[
 FAILED: frozenset[Outcome] = frozenset(
     {"wrong", "refused", "lower score", "slower", "not proven", "refused by both", "not run"}
 )
+FILE = "upgrade.json"
+NOT_MEASURED = "not measured"
 
 
 class StackSide(Strict):
@@ -90,7 +92,7 @@ class Timed(Strict):
         ratio: after by before; None unless both were measured.
         ratio_low: lower end of its interval; None with too few repetitions.
         ratio_high: upper end.
-        outcome: in words, as of `compare`.
+        outcome: in words, as of `compare`; NOT_MEASURED where a side has no latencies.
         reason: why a side was not measured.
     """
 
@@ -135,6 +137,7 @@ class Upgraded(Strict):
         reduced: where it is wrong only after the upgrade.
         timed: None where latencies were not asked for, or say nothing.
         scored: None where no score was asked for.
+        run_id: of the run that did all of it, or of the part of a run that was resumed.
     """
 
     name: str
@@ -147,6 +150,13 @@ class Upgraded(Strict):
     reduced: Reduced | None = None
     timed: Timed | None = None
     scored: ScoredPair | None = None
+    run_id: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether every step that was asked for had a result: what was killed, for one, may succeed the next time."""
+        failed = self.timed is not None and self.timed.outcome == NOT_MEASURED
+        return not (self.outcome == "not run" or failed or (self.scored and self.scored.reason))
 
 
 class Upgrade(Open):
@@ -160,6 +170,8 @@ class Upgrade(Open):
         tolerance: of latencies, a share.
         max_loss: of scores.
         models: in the order of asking.
+        left: names of the models that were not done before an interrupt.
+        asked: what decides the result: files, settings and stacks.
     """
 
     schema_version: Literal[1] = 1
@@ -170,3 +182,5 @@ class Upgrade(Open):
     tolerance: float
     max_loss: float
     models: tuple[Upgraded, ...]
+    left: tuple[str, ...] = ()
+    asked: dict[str, Any] = {}

@@ -7,22 +7,24 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.artefacts import Part, RunDocument, read_environment, run_document
 from trt_workbench.core.builds import builds_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.report.verdict import Headline
-from trt_workbench.upgrade.document import FAILED, StackSide, Timed, Upgrade, Upgraded
+from trt_workbench.upgrade.document import FAILED, FILE, Outcome, StackSide, Timed, Upgrade, Upgraded
 
 NONE = "\N{EN DASH}"
 
 
-read = reader("upgrade.json", Upgrade)
+read = reader(FILE, Upgrade)
 
 
 def answer(found: Upgrade) -> Headline:
     """Return what the page of a run says first."""
     said = [headline(found), *(f"{one.name}: {sentence(one)}" for one in found.models if sentence(one))]
-    return Headline(said, None if found.after is None else "safe" if found.passed else "not safe")
+    known = found.after is not None and (not found.left or _failed(found))
+    return Headline(said, ("safe" if found.passed else "not safe") if known else None)
 
 
 def view(found: Upgrade, directory: Path) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def view(found: Upgrade, directory: Path) -> dict[str, Any]:
         "sides": [named(side) for side in sides],
         "ratio": ratio,
         "builds": builds_of(directory),
+        "parts": parts(directory, found),
         "scored": any(one.scored for one in found.models),
         "timed": any(one.timed for one in found.models),
         "absent": NONE,
@@ -43,21 +46,39 @@ def view(found: Upgrade, directory: Path) -> dict[str, Any]:
 def headline(found: Upgrade) -> str:
     """Return the answer, a sentence."""
     count = counted(len(found.models), "model")
+    left = f" Interrupted before {counted(len(found.left), 'model')}: {', '.join(found.left)}." if found.left else ""
     if found.after is None:
-        return f"Recorded {count} of {found.before.stack}."
+        return f"Recorded {count} of {found.before.stack}.{left}"
     same = " Their versions are the same, so this compares two runs of one stack." if found.same else ""
     if not found.same and found.before.versions == found.after.versions:
         same = f" Their versions are the same; their options differ: {_options(found.before)}; {_options(found.after)}."
-    failed = Counter(one.outcome for one in found.models if one.outcome in FAILED)
+    failed = _failed(found)
     if not failed:
         slower = [one.timed.outcome for one in found.models if one.timed and one.timed.ratio is not None]
         faster = slower.count("improvement")
         words = f" {counted(faster, 'model')} faster, none slower." if faster else ""
         only = sum(one.before.verdict is None for one in found.models)
         words += f" {only} of them only the new stack takes." if only else ""
-        return f"Safe: {count} as correct after the upgrade as before.{words}{same}"
+        safe = "So far safe" if left else "Safe"
+        return f"{safe}: {count} as correct after the upgrade as before.{words}{same}{left}"
     kinds = ", ".join(f"{number} {outcome}" for outcome, number in failed.items())
-    return f"Not safe: {sum(failed.values())} of {count} ({kinds}).{same}"
+    return f"Not safe: {sum(failed.values())} of {count} ({kinds}).{same}{left}"
+
+
+def _failed(found: Upgrade) -> Counter[Outcome]:
+    return Counter(one.outcome for one in found.models if one.outcome in FAILED)
+
+
+def parts(directory: Path, found: Upgrade) -> list[str]:
+    """Return a sentence for each part of a run that was resumed, with the models that were done in it."""
+    earlier, run = read_environment(directory).earlier, run_document(directory)
+    every: list[Part | RunDocument] = [*earlier, run] if earlier else []
+    said = []
+    for number, part in enumerate(every, start=1):
+        names = ", ".join(one.name for one in found.models if one.run_id == part.run_id) or "no model that counts"
+        ended = f"to {part.ended_at}" if part.ended_at else "until it was killed"
+        said.append(f"Part {number} of {len(every)}, from {part.started_at} {ended}: {names}.")
+    return said
 
 
 def _options(side: StackSide) -> str:

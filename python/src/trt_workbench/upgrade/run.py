@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.backends.registry import runs_plans
 from trt_workbench.bench import changes
-from trt_workbench.core.builds import FILE, BuildGroups, BuiltGroup
+from trt_workbench.core.builds import FILE as BUILDS
+from trt_workbench.core.builds import BuildGroups, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.percent import limit
@@ -17,6 +20,8 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize import ResampledScore, coco_scores
 from trt_workbench.upgrade.document import (
     FAILED,
+    FILE,
+    NOT_MEASURED,
     Checked,
     Outcome,
     Reduced,
@@ -26,6 +31,7 @@ from trt_workbench.upgrade.document import (
     Upgrade,
     Upgraded,
 )
+from trt_workbench.upgrade.resume import FinishedModels, what_decides
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.upgrade.side import RunningSide, names_of, recorded_side
 from trt_workbench.vision import CocoMetrics, task_in
@@ -34,17 +40,20 @@ BEFORE, AFTER = "before", "after"
 Step = Callable[[str], None]
 
 
-def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, step: Step = lambda _: None) -> Upgrade:
-    """Compare two stacks on models, or record one.
+def upgrade(
+    settings: UpgradeSettings, models: Sequence[Path], folder: Path, step: Step = lambda _: None, run_id: str = ""
+) -> None:
+    """Compare two stacks on models, or record one; upgrade.json is written after every model.
 
     Args:
         settings: what is asked for.
         models: ONNX files.
         folder: an existing one, that gets `before` and `after` with a folder for each model.
         step: called with what is done next.
+        run_id: of this run.
 
     Raises:
-        UsageProblem: a file or a stack does not exist, or a record is of other models or settings.
+        UsageProblem: a file or a stack does not exist, or a record or the run to resume is of other models or settings.
         ComponentMissing: a stack does not start; once it has, a model's outcome says so.
     """
     named = names_of(models)
@@ -70,34 +79,75 @@ def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, ste
             f"The stacks run on different GPUs ({', '.join(before.side.gpus) or 'none'}; "
             f"{', '.join(after.side.gpus) or 'none'}); what differs could be due to either."
         )
-    pair = _Pair(settings, before, after, step)
     try:
-        found = tuple(pair.model(name, model) for name, model in named.items())
+        _Pair(settings, before, after, named, step, run_id).run(folder)
     except UsageProblem as problem:
         if kept is None:
             raise
         # of the copy that this run takes along
         raise UsageProblem(str(problem).replace(str(folder / BEFORE), str(kept))) from problem
-    if pair.built:
-        write_json(folder / FILE, BuildGroups(groups=tuple(pair.built)))
-    return Upgrade(
-        before=before.side,
-        after=after.side if after else None,
-        same=after is not None and is_one(before.side, after.side),
-        passed=not any(one.outcome in FAILED for one in found),
-        tolerance=settings.tolerance,
-        max_loss=settings.max_loss,
-        models=found,
-    )
 
 
 class _Pair:
-    def __init__(self, settings: UpgradeSettings, before: RunningSide, after: RunningSide | None, step: Step) -> None:
-        self._settings, self._before, self._after, self._step = settings, before, after, step
-        self.built: list[BuiltGroup] = []
+    def __init__(
+        self,
+        settings: UpgradeSettings,
+        before: RunningSide,
+        after: RunningSide | None,
+        named: Mapping[str, Path],
+        step: Step,
+        run_id: str,
+    ) -> None:
+        self._settings, self._before, self._after, self._named = settings, before, after, named
+        self._step, self._run_id = step, run_id
+        self._sides = [side for side in (before, after) if side]
+        self._done: dict[str, Upgraded] = {}
+        self._built: dict[str, list[BuiltGroup]] = {}
 
-    def model(self, name: str, model: Path) -> Upgraded:
-        """Return what became of one model."""
+    def run(self, folder: Path) -> None:
+        """Take over the models that an earlier run has finished, and do the others."""
+        asked = what_decides(self._settings, self._named, self._sides)
+        earlier = FinishedModels(self._settings.resume, asked)
+        for name in self._named:
+            if found := earlier.take(name, self._sides):
+                self._done[name], self._built[name] = found
+        if self._done:
+            self._write(folder, asked)
+        for name, model in self._named.items():
+            if name not in self._done:
+                self._done[name] = self._whole(name, model)
+                self._write(folder, asked)
+
+    def _write(self, folder: Path, asked: Mapping[str, Any]) -> None:
+        done = tuple(self._done[name] for name in self._named if name in self._done)
+        left = tuple(name for name in self._named if name not in self._done)
+        after = self._after.side if self._after else None
+        found = Upgrade(
+            before=self._before.side,
+            after=after,
+            same=after is not None and is_one(self._before.side, after),
+            passed=not left and not any(one.outcome in FAILED for one in done),
+            tolerance=self._settings.tolerance,
+            max_loss=self._settings.max_loss,
+            models=done,
+            left=left,
+            asked=dict(asked),
+        )
+        if groups := [group for name in self._named for group in self._built.get(name, ())]:
+            write_json(folder / BUILDS, BuildGroups(groups=tuple(groups)))
+        write_json(folder / FILE, found)
+
+    def _whole(self, name: str, model: Path) -> Upgraded:
+        """Return what became of one model; of one that is interrupted nothing stays."""
+        try:
+            return self._model(name, model)
+        except BaseException:
+            for side in self._sides:
+                if side.stack:
+                    shutil.rmtree(side.of(name, ""), ignore_errors=True)
+            raise
+
+    def _model(self, name: str, model: Path) -> Upgraded:
         first = self._first(name, model)
         second, reduced = self._second(name, model) if self._after else (None, None)
         works = first.verdict is not None and (second is None or second.verdict not in (None, WRONG))
@@ -116,6 +166,7 @@ class _Pair:
             reduced=reduced,
             timed=timed,
             scored=scored,
+            run_id=self._run_id,
         )
 
     def _first(self, name: str, model: Path) -> Checked:
@@ -148,25 +199,25 @@ class _Pair:
 
     def _timed(self, name: str, model: Path) -> Timed:
         sizes = self._before.sizes(name, Model.open(model))
-        sides = [side for side in (self._before, self._after) if side and side.stack]
+        sides = [side for side in self._sides if side.stack]
         turns = max(self._settings.repetitions, self._settings.builds or 0)  # each is of another build
         for turn in range(turns):
             for side in sides if turn % 2 == 0 else sides[::-1]:
                 self._step(f"{name}: timing in {side.side.stack}, {turn + 1} of {turns}")
                 ended = side.time(name, model, turn, sizes)
                 if not ended.ran:
-                    return Timed(outcome="not measured", reason=f"{side.side.stack}: {ended.error}")
+                    return Timed(outcome=NOT_MEASURED, reason=f"{side.side.stack}: {ended.error}")
         if self._after is None:
             return Timed(outcome="recorded")
         before, after = self._before.records(name), self._after.records(name)
         if not before:
             return Timed(
-                outcome="not measured", reason="the record has no latencies; pass --repetitions 0, or record them"
+                outcome=NOT_MEASURED, reason="the record has no latencies; pass --repetitions 0, or record them"
             )
         try:
             one = changes(before, after, self._settings.tolerance)[0]
         except WorkbenchError as error:
-            return Timed(outcome="not measured", reason=str(error))
+            return Timed(outcome=NOT_MEASURED, reason=str(error))
         made = one.comparison
         return Timed(
             before_ms=one.a_ms,
@@ -179,7 +230,7 @@ class _Pair:
         )
 
     def _scored(self, name: str, model: Path) -> ScoredPair:
-        for side in filter(None, (self._before, self._after)):
+        for side in self._sides:
             for number in side.numbers:
                 folder = side.score_folder(name, number)
                 if side.stack is None:
@@ -205,11 +256,11 @@ class _Pair:
         return [coco_scores(folder, self._settings.seed) for folder in folders if _is_scored(folder)]
 
     def _note_builds(self, name: str) -> None:
-        for side, which in ((self._before, BEFORE), (self._after, AFTER)):
-            if side is not None:
-                scores = {number: one.value for number, one in enumerate(self._scores(side, name), start=1)}
-                if group := side.builds(name, f"{name}, {which}", scores):
-                    self.built.append(group)
+        every = []
+        for side in self._sides:
+            scores = {number: one.value for number, one in enumerate(self._scores(side, name), start=1)}
+            every.append(side.builds(name, scores))
+        self._built[name] = [one for one in every if one]
 
 
 def _is_scored(folder: Path) -> bool:

@@ -66,6 +66,10 @@ class UpgradeSettings:
         ),
     ] = field(default_factory=dict)
     builds: BuildsOption = None
+    resume: Annotated[
+        Path | None,
+        Setting("Run directory of an interrupted upgrade, asked for in the same way; finished models are kept.", MORE),
+    ] = None
     seed: Seed = 0
 
     @property
@@ -76,5 +80,14 @@ class UpgradeSettings:
     @property
     def input_words(self) -> list[str]:
         """The options of `verify` for the inputs, with absolute paths behind their names."""
+        return [word for name, path in self._named_inputs for word in ("--inputs", f"{name}{path}")]
+
+    @property
+    def input_files(self) -> list[Path]:
+        """The files and folders of the inputs."""
+        return [path for _, path in self._named_inputs]
+
+    @property
+    def _named_inputs(self) -> list[tuple[str, Path]]:
         parts = (("", "", one) if Path(one).exists() else one.rpartition("=") for one in self.inputs)
-        return [word for name, sign, path in parts for word in ("--inputs", f"{name}{sign}{Path(path).absolute()}")]
+        return [(f"{name}{sign}", Path(path).absolute()) for name, sign, path in parts]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +19,22 @@ from trt_workbench.bench import built_group
 from trt_workbench.core.artefacts import read_bench_run
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
-from trt_workbench.core.endings import last_words
-from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
+from trt_workbench.core.endings import ended_how, last_words
+from trt_workbench.core.errors import INTERRUPTED, CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.files import write_text
 from trt_workbench.core.records import Record
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.workers import run_to_end
 from trt_workbench.model.opened import Model
-from trt_workbench.upgrade.document import Checked, Reduced, StackSide, Upgrade, Upgraded
+from trt_workbench.upgrade.document import FILE, Checked, Reduced, StackSide, Upgrade, Upgraded
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.verify import BisectFindings, CallRecordIndex, VerifyFindings, largest_error
 
 _SIDE, _VERIFY, _SCORE = "side.json", "verify", "score"
 _PROGRAM = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"
+# What a process or a container ends with that was killed, and what is said where no disk space is left.
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+_FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
 # Of one turn: turns count, not the samples within one.
 _MEASURE = {"warmup_ms": 100.0, "duration_s": 0.3, "min_iterations": 10}
 
@@ -106,7 +112,7 @@ class RunningSide:
         if side.builds != settings.builds:
             number = f"--builds {side.builds}" if side.builds else "no --builds"
             raise UsageProblem(f"The record was made with {number}; pass the same, or record again: {kept}")
-        found = {one.name: one for one in read_document(kept.parent / "upgrade.json", Upgrade).models}
+        found = {one.name: one for one in read_document(kept.with_name(FILE), Upgrade).models}
         for name, model in models.items():
             _require_recorded(kept / name / _VERIFY, found.get(name), model)
         shutil.copytree(kept, folder, symlinks=True)
@@ -118,6 +124,10 @@ class RunningSide:
     def numbers(self) -> Sequence[int | None]:
         """The builds of each engine: None alone where there is one."""
         return range(1, self.side.builds + 1) if self.side.builds else (None,)
+
+    def label(self, name: str) -> str:
+        """Return what the builds of a model are called."""
+        return f"{name}, {self.folder.name}"
 
     def of(self, name: str, part: str, number: int | None = None) -> Path:
         """Return the folder of a part of a model's work, in one of several builds from the second on."""
@@ -225,7 +235,7 @@ class RunningSide:
             for one in self._of_turn(name, turn)
         ]
 
-    def builds(self, name: str, label: str, scores: Mapping[int, float]) -> BuiltGroup | None:
+    def builds(self, name: str, scores: Mapping[int, float]) -> BuiltGroup | None:
         """Return what turns, verifications and scores say of several builds; None where there is one."""
         if (count := self.side.builds) is None:
             return None
@@ -233,7 +243,7 @@ class RunningSide:
         records = {
             number: [one for one in turns if one.repetition % count == number - 1] for number in range(1, count + 1)
         }
-        group = built_group(label, records, scores)
+        group = built_group(self.label(name), records, scores)
         checked = [self.checked(name, CommandEnd(None, ""), one.number) for one in group.builds.builds]
         builds = [
             replace(one, verdict=found.verdict, relative_l2=found.relative_l2)
@@ -290,6 +300,12 @@ class RunningSide:
         ended = run_to_end(line, settings.time_limit, stack.variables)
         if ended.code is None:
             return CommandEnd(None, f"it took longer than {settings.time_limit:g} s")
+        if ended.code == INTERRUPTED:  # as all processes of a job are, when it has to end
+            raise KeyboardInterrupt
+        if ended.code in _KILLED:  # which says nothing of the model
+            return CommandEnd(ended.code, f"the process {ended_how(-signal.SIGKILL)}", started=False)
+        if full := next((text for text in _FULL if ended.code and text in ended.stderr), None):
+            raise UsageProblem(f"{full}; make room, or choose another place with --output: {self.folder.parent}")
         said = [one for one in ended.stderr.splitlines() if one.strip()]
         start = next((place for place, one in enumerate(said) if one.startswith("error: ")), None)
         if start is not None:
