@@ -99,9 +99,9 @@ def text_snapshot(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> ForkServer:
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
     """Starts workers, and programs in which tests interrupt commands: imports would take a second each time."""
-    return ForkServer(dict(os.environ))
+    return ForkServer(dict(os.environ), tmp_path_factory.mktemp("python"))
 
 
 @pytest.fixture(scope="session")

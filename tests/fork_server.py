@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -41,12 +42,15 @@ def import_package(*, torch: bool) -> None:
 
 
 class ForkServer:
-    """The owner of the server, which starts with the first fork; a fork gets the environment of its own start."""
+    """The owner of the server, which starts with the first fork; a fork gets the environment of its own start.
 
-    def __init__(self, environment: dict[str, str]) -> None:
-        self._environment = environment
-        self._socket: socket.socket | None = None
-        self._ordering = Lock()
+    What forks start by their `sys.executable`, such as workers, are forks, too; `folder` is for what that names.
+    """
+
+    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+        self._environment, self._folder = environment, folder
+        self._started: bytes | None = None
+        self._starting = Lock()
 
     def popen(self, command: Sequence[str], *, stderr: IO[bytes], **streams: Any) -> Any:
         """Stand in for `subprocess.Popen`: fork for a worker, and start a process for anything else."""
@@ -85,40 +89,61 @@ class ForkServer:
                 texts.append(file.read().decode())
         return subprocess.CompletedProcess([program], code, *texts)
 
+    def python(self, folder: Path, first: str = "") -> Path:
+        """Write `bin/python` of an environment, each start of which, and of its workers, is a fork; return the folder.
+
+        Of the interpreter's options it knows `-c` and `-m`; `first` is a program that each fork runs before.
+        """
+        _write_python(folder, self._address, first)
+        return folder
+
     def _fork(self, order: dict[str, Any], *streams: int) -> Fork:
-        with self._ordering:
-            if self._socket is None:
-                self._socket = self._start()
-            usual = {"cwd": str(Path.cwd()), "env": dict(os.environ), "torch": False}
-            return Fork(self._socket, {**usual, **order}, streams)
+        return Fork(self._address, {"python": str(self._folder / "bin" / "python"), "first": "", **order}, streams)
 
-    def _start(self) -> socket.socket:
-        mine, its = socket.socketpair()
-        command = [sys.executable, "-P", __file__, str(its.fileno())]
-        server = subprocess.Popen(command, env=self._environment, pass_fds=[its.fileno()])
-        its.close()
+    @property
+    def _address(self) -> bytes:
+        with self._starting:
+            if self._started is None:
+                self._started = self._start()
+            return self._started
 
-        def end() -> None:
-            mine.close()
-            server.wait()
+    def _start(self) -> bytes:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind("")  # Linux chooses a name that no file has
+            listening.listen()
+            command = [sys.executable, "-P", __file__, str(listening.fileno())]
+            server = subprocess.Popen(
+                command, env=self._environment, pass_fds=[listening.fileno()], stdin=subprocess.PIPE
+            )
+            atexit.register(server.communicate)  # it ends where its stdin does
+            address = bytes(listening.getsockname())
+        _write_python(self._folder, address, "")
+        return address
 
-        atexit.register(end)
-        return mine
+
+def _write_python(folder: Path, address: bytes, first: str) -> None:
+    script = folder / "bin" / "python"
+    script.parent.mkdir(parents=True)
+    start = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})"
+    call = f"from tests.fork_server import stand_in; stand_in({address!r}, {first!r})"
+    script.write_text(f"#!{sys.executable} -IS\n{start}\n{call}\n")
+    script.chmod(0o755)
 
 
 class Fork:
     """Has the members of `subprocess.Popen` that its users need; text in, text out."""
 
-    def __init__(self, server: socket.socket, order: dict[str, Any], streams: Sequence[int]) -> None:
+    def __init__(self, server: bytes, order: dict[str, Any], streams: Sequence[int]) -> None:
         self.stdin: IO[str] | None = None
         self.stdout: IO[str] | None = None
         self.returncode: int | None = None
-        state = os.pipe()
-        body = json.dumps(order, default=str).encode()
-        socket.send_fds(server, [len(body).to_bytes(4, "big")], [*streams, state[1]])
-        server.sendall(body)
-        os.close(state[1])
-        self._state = os.fdopen(state[0])
+        usual = {"cwd": str(Path.cwd()), "env": dict(os.environ), "torch": False}
+        body = json.dumps({**usual, **order}, default=str).encode()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(server)
+            socket.send_fds(connection, [len(body).to_bytes(4, "big")], streams)
+            connection.sendall(body)
+            self._state = connection.makefile()  # the fork is killed where nobody has it any more
         self.pid = int(self._state.readline())
 
     def kill(self) -> None:
@@ -141,37 +166,62 @@ class Fork:
         return self.returncode
 
 
-def serve(orders: socket.socket) -> None:
-    """Fork for every order; write the number of each fork and, after its end, its exit code."""
+def stand_in(server: bytes, first: str) -> NoReturn:
+    """Be a fork that runs what the arguments of this interpreter name, to its end."""
+    place = next(number for number, one in enumerate(sys.argv) if one in ("-c", "-m"))
+    flag, what, *rest = sys.argv[place:]
+    program = (
+        {"program": what, "arguments": [flag, *rest]} if flag == "-c" else {"module": what, "arguments": [what, *rest]}
+    )
+    code = Fork(server, {**program, "python": sys.argv[0], "first": first}, (0, 1, 2)).wait()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def serve(listening: socket.socket) -> None:
+    """Fork for every order; write the number of each fork and, after its end, its exit code. End where stdin does."""
     waiting = selectors.DefaultSelector()
-    waiting.register(orders, selectors.EVENT_READ)
+    waiting.register(listening, selectors.EVENT_READ)
+    waiting.register(0, selectors.EVENT_READ)
     searched = [path for path in sys.path if path not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    running = set()
     while True:
         for key, _ in waiting.select():
-            if key.fileobj is orders:
-                head, handles, _, _ = socket.recv_fds(orders, 4, 4)
-                if not head:
-                    return
-                order = json.loads(orders.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+            if key.fileobj is listening:
+                connection = listening.accept()[0]
+                head, handles, _, _ = socket.recv_fds(connection, 4, 3)
+                order = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
                 if order["torch"]:
                     import_package(torch=True)
                 child = os.fork()
                 if child == 0:
-                    orders.close()
+                    listening.close()
                     waiting.close()
+                    connection.close()
                     become(order, handles, searched)
-                for handle in handles[:3]:
+                for handle in handles:
                     os.close(handle)
-                os.write(handles[3], f"{child}\n".encode())
-                waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, handles[3]))
+                connection.sendall(f"{child}\n".encode())
+                running.add(child)
+                waiting.register(connection, selectors.EVENT_READ, child)
+                waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, connection))
+            elif key.fd == 0:
+                return
+            elif isinstance(key.data, int):  # who ordered it is gone
+                if key.data in running:
+                    os.kill(key.data, signal.SIGKILL)
+                    waiting.unregister(key.fileobj)
             else:
-                child, state = key.data
-                with contextlib.suppress(BrokenPipeError):
-                    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                    os.write(state, f"{code}\n".encode())
+                child, connection = key.data
+                running.remove(child)
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 waiting.unregister(key.fileobj)
                 os.close(key.fd)
-                os.close(state)
+                with connection, contextlib.suppress(KeyError, BrokenPipeError):
+                    waiting.unregister(connection)  # a KeyError where it is gone
+                    connection.sendall(f"{code}\n".encode())
 
 
 def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str]) -> NoReturn:
@@ -192,6 +242,8 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
         sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *searched]
         importlib.invalidate_caches()
         sys.argv = order["arguments"]
+        sys.executable = order["python"]
+        exec(compile(order["first"], "<string>", "exec"), {"__name__": "first"})
         if "program" in order:
             exec(compile(order["program"], "<string>", "exec"), {"__name__": "__main__"})
         else:
@@ -213,6 +265,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the whole group: the tests end the server
     from trt_workbench.report.style import matplotlib
 
-    matplotlib()  # for the forks
+    matplotlib()  # by its settings
     import_package(torch=False)
+    for name in ("jinja2", "matplotlib.figure", "numpy.random", "onnxruntime"):  # which the package imports late
+        importlib.import_module(name)
+    gc.freeze()  # forks would copy what they look through for garbage
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -11,28 +11,30 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import DOUBLES
+from tests.fork_server import ForkServer
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
-from benchmarks.upgrade.plant import plant
+from benchmarks.upgrade.plant import PLANTED, plant
 from trt_workbench.core.records import read_records
 
 _QUICK = ("--backend", "ort-cpu", "--quick", "--repetitions", "0")
 
 
-def environment(folder: Path) -> Path:
-    """Make a Python environment with no packages of its own."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    return folder
-
-
 @pytest.fixture(scope="module")
-def stacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stacks(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Path:
+    """Environments whose processes are forks."""
     folder = tmp_path_factory.mktemp("stacks")
-    environment(folder / "old")
-    plant(environment(folder / "new"))
+    fork_server.python(folder / "old")
+    fork_server.python(folder / "new", f"{PLANTED}\nimport onnxruntime; plant(onnxruntime)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _forked_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "own_processes" not in request.fixturenames:
+        monkeypatch.setattr(sys, "executable", str(request.getfixturevalue("stacks") / "old" / "bin" / "python"))
 
 
 @pytest.fixture
@@ -172,10 +174,13 @@ def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, mo
     assert document(run)["models"][0]["outcome"] == "safe"
 
 
-def test_this_environment_is_the_new_stack_where_the_old_one_is_another(stacks: Path, models: Path) -> None:
+@pytest.mark.usefixtures("own_processes")
+def test_this_environment_is_the_new_stack_where_the_old_one_is_another(models: Path) -> None:
     """In a process of the old stack "." would be the old one, which is then compared with itself."""
-    run = models / "run"
-    words = ("--from", stacks / "new", "--to", ".", *_QUICK, "--no-bisect", "--output", run)
+    run, planted = models / "run", models / "planted"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", planted], check=True)
+    plant(planted)
+    words = ("--from", planted, "--to", ".", *_QUICK, "--no-bisect", "--output", run)
     trtw("upgrade", models / "gate.onnx", *words)
     assert document(run)["models"][0]["outcome"] == "wrong"  # the fault is in what the old stack computed
 

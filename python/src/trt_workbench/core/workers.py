@@ -44,7 +44,7 @@ _GRACE_S = 20.0
 
 
 def python_command(
-    *arguments: str, python: str | Path = sys.executable, packages: Sequence[str] | None = None
+    *arguments: str, python: str | Path | None = None, packages: Sequence[str] | None = None
 ) -> list[str]:
     """Return the command line that runs Python with `arguments`, such as "-m" and a module.
 
@@ -52,7 +52,7 @@ def python_command(
 
     Args:
         arguments: of Python; in a stack "-m" or "-c" comes first.
-        python: the interpreter.
+        python: the interpreter; None for that of this process.
         packages: folders for the end of its import path; None for those that this process has of its stack.
     """
     if packages is None:
@@ -63,7 +63,7 @@ def python_command(
         if flag == "-m":
             what, rest = _RUN_MODULE, [what, *rest]
         arguments = ("-c", paths + what, *rest)
-    return [str(python), "-P", *arguments]
+    return [str(python or sys.executable), "-P", *arguments]
 
 
 class WorkerFailure(Exception):
