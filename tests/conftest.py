@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import gc
 import importlib
 import inspect
 import multiprocessing
@@ -57,6 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.torch)
 
 
+def pytest_collection_finish() -> None:
+    """Look for no garbage among what is there to the end: modules, and ten thousand tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @cache
 def _asks_for_torch(test: Callable[..., None]) -> bool:
     module = _source(test.__module__)
@@ -75,13 +82,17 @@ def _source(module: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _unhindered() -> Iterator[None]:
-    """Wait for no disk, and for a file's stamp to settle as long as this machine's clock needs, not any file system."""
-    from trt_workbench.core import hashing
+    """Wait for no disk, and for a file's stamp to settle as long as this machine's clock needs, not any file system.
+
+    Git is asked once for the revision, which two of its processes tell and every run directory has.
+    """
+    from trt_workbench.core import environment, hashing
 
     coarse = 5  # CLOCK_REALTIME_COARSE of Linux, by which it dates files
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hashing, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
         patch.setattr(os, "fsync", lambda _: None)  # what only a loss of power would show
+        patch.setattr(environment, "git_revision", cache(environment.git_revision))
         yield
 
 
