@@ -105,6 +105,27 @@ def test_warm_up_and_what_lies_outside_of_runs_does_not_count(tmp_path: Path) ->
     ]
 
 
+def test_a_node_that_another_program_interrupts_is_not_the_longest(tmp_path: Path) -> None:
+    """It took 3 µs in nine runs and 9,003 in one."""
+    short, long = ({"op_name": one, "provider": "CPUExecutionProvider", "node_index": one} for one in ("Sub", "MatMul"))
+    events = []
+    for number in range(10):
+        begin, late = 20_000 * number, 9_000 * (number == 4)
+        events += [
+            event("model_run", "Session", begin, 100 + late),
+            event("sub_kernel_time", "Node", begin + 10, 3 + late, **short),
+            event("matmul_kernel_time", "Node", begin + 20 + late, 60, **long),
+        ]
+    trace = read_trace(write(tmp_path / "t.json", events), 0, ModelNodes())
+    assert trace.notes[1:] == [
+        "1 of 10 runs took over twice the median, as if interrupted: their times of nodes are left out."
+    ]
+    assert {one.operator: one.mean_ms for one in trace.operations} == {
+        "Sub": pytest.approx(0.003),
+        "MatMul": pytest.approx(0.06),
+    }
+
+
 def test_a_loops_own_time_is_without_that_of_its_body(tmp_path: Path) -> None:
     step, loop = ({"op_name": one, "provider": "CPUExecutionProvider", "node_index": "0"} for one in ("MatMul", "Loop"))
     inside = [event("step_kernel_time", "Node", 115 + 12 * number, 10, **step) for number in range(6)]

@@ -72,7 +72,7 @@ def test_sentences_name_the_longest_the_overhead_and_the_difference(records: lis
 
     text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
     assert "2 layers take 0.400 ms per run; the longest" in text
-    assert "1 reformat layers cost 0.100 ms (25.0 %)" in text
+    assert "1 reformat layer: 0.100 ms (25.0 %): " in text
     assert "take 0.400 ms in total, the layers of" in text
     assert "a, b: 0.300 ms against 0.500 ms." in text
     assert "has the reformat Reformatting <x> [y] (0.100 ms)" in text

@@ -313,9 +313,10 @@ def _of_side(side: SideView) -> list[str]:
     if moved := side.overhead:
         time_ms = sum(one.mean_ms or 0.0 for one in moved)
         kinds = Counter(one.role for one in moved)
-        text = ", ".join(f"{count} {role}" for role, count in kinds.items())
+        text = ", ".join(counted(count, f"{role} {side.noun[:-1]}") for role, count in kinds.items())
         cost = time_ms / side.total_ms if side.total_ms else 0.0
-        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share(cost, 1)}); the longest is {moved[0].name}.")
+        longest = f"{'; the longest is' if len(moved) > 1 else ':'} {moved[0].name}"
+        found.append(f"{text}: {time_ms:.3f} ms ({share(cost, 1)}){longest}.")
     for tool in dict.fromkeys(kernel.tool for kernel in side.kernels):
         kernels = [kernel for kernel in side.kernels if kernel.tool == tool]
         located = sum(1 for kernel in kernels if kernel.layer)

@@ -84,8 +84,7 @@ class OrtBackend(Backend):
         count = runs.warmup + runs.iterations
         file, provenance = profiled_runs(self, model, options, runs.feed, count, runs.folder)
         trace = read_trace(file, runs.warmup, runs.nodes)
-        note = "ONNX Runtime reports whole microseconds: for short nodes, use the means, not the medians."
-        return Profiled(trace.operations, provenance, trace.run_ms, notes=[note])
+        return Profiled(trace.operations, provenance, trace.run_ms, notes=trace.notes)
 
     def partitions(self, request: PartitionRequest) -> Partitions:
         """Ask ONNX Runtime for the assignment that it makes, as `Backend.partitions` describes."""

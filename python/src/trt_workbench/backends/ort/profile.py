@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, cpu_session, session_config, tensor_spec, translated
 from trt_workbench.backends.ort.libraries import preload
 from trt_workbench.backends.profiling import InputFeed, Operation, node_role
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine.inspection import data_type
 from trt_workbench.model.node_names import ModelNodes
@@ -32,6 +34,8 @@ _AFTER = "_nchwc"
 _CAST = "InsertedPrecisionFreeCast_"
 # Operators that are not part of a model unless they have one of its names.
 _MADE = frozenset({"Cast", "MemcpyFromHost", "MemcpyToHost", "ReorderInput", "ReorderOutput"})
+# A run that takes longer than the median by more than this factor was interrupted.
+_INTERRUPTED = 2
 # The longest chain that a fusion absorbs: convolution, addition, activation.
 _REACH = 4
 
@@ -72,11 +76,22 @@ class OrtTrace:
 
     Attributes:
         run_ms: time of each run of the model, profiling included.
-        operations: one a node, in the order of execution.
+        operations: one a node, in the order of execution; of the runs that nothing interrupted.
+        interrupted: how many runs took over twice the median.
     """
 
     run_ms: list[float]
     operations: list[Operation]
+    interrupted: int
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of the times."""
+        found = ["ONNX Runtime reports whole microseconds: for short nodes, use the means, not the medians."]
+        if self.interrupted:
+            runs = f"{self.interrupted} of {counted(len(self.run_ms), 'run')}"
+            found.append(f"{runs} took over twice the median, as if interrupted: their times of nodes are left out.")
+        return found
 
 
 @dataclass
@@ -111,9 +126,12 @@ def read_trace(path: Path, warmup: int, model: ModelNodes) -> OrtTrace:
     )[warmup:]
     if not runs:
         raise UsageProblem(f"ONNX Runtime's profile has no run of the model after the warm-up of {warmup}: {path}")
-    nodes = _collect(events, runs)
-    operations = [_operation(node, len(runs), model, place) for place, node in enumerate(nodes)]
-    return OrtTrace([float(run["dur"]) / 1e3 for run in runs], operations)
+    run_ms = [float(run["dur"]) / 1e3 for run in runs]
+    # whichever node another program interrupts would be the longest by its mean
+    usual = [run for run, ms in zip(runs, run_ms, strict=True) if ms <= _INTERRUPTED * median(run_ms)]
+    nodes = _collect(events, usual)
+    operations = [_operation(node, len(usual), model, place) for place, node in enumerate(nodes)]
+    return OrtTrace(run_ms, operations, len(runs) - len(usual))
 
 
 def _collect(events: Sequence[_Event], runs: Sequence[_Event]) -> list[_Node]:
