@@ -69,11 +69,22 @@ def test_a_model_is_told_whole(model: Path) -> None:
 
 
 def test_a_family_that_is_not_certain_is_named_to_the_commands_that_ask_for_it(tmp_path: Path) -> None:
-    text = "g (float[N,3,32,32] images) => (float[N,3,1,1] logits) { logits = GlobalAveragePool(images) }"
+    text = "g (float[N,3,32,32] images) => (float[N,3,32] y) { y = ReduceMax <keepdims = 0, axes = [3]> (images) }"
     reason = json_of("inspect", write_onnx(tmp_path / "m.onnx", text))["detector"]["reason"]
     assert "The detector family of the model is not certain" in reason
     assert "eval-coco and predict take --family, one of yolov10, yolov8" in reason
     assert "Pass --family" not in reason
+
+
+def test_what_a_classifier_is_takes_three_lines_at_80_columns(tmp_path: Path) -> None:
+    """It was fifteen lines on what it is not, and a size of 0.0 MiB."""
+    text = "g (float[N,3,32,32] x) => (float[N,3] logits) { a = GlobalAveragePool(x) logits = Flatten(a) }"
+    lines = inspect(write_onnx(tmp_path / "m.onnx", text)).stdout.split("\n")
+    begin = next(number for number, line in enumerate(lines) if line.startswith(" family"))
+    end = next(number for number, line in enumerate(lines) if line.startswith(" precision"))
+    assert end - begin <= 4
+    assert "fits --family classifier" in " ".join(" ".join(lines[begin:end]).split())
+    assert any(line.split()[::2] == ["size", "KiB"] for line in lines)
 
 
 def test_a_file_that_is_no_model_is_not_taken_for_an_engine(tmp_path: Path) -> None:

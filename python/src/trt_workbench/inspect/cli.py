@@ -106,7 +106,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     family = "none: " + detector["reason"] if detector["family"] is None else _family(detector)
     others = "".join(f", {domain} {version}" for domain, version in document["other_opsets"].items())
     quantizers = ", ".join(f"{count} {name}" for name, count in document["quantizers"].items())
-    external = ", ".join(f"{one['file']} ({one['size_bytes'] / _MIB:.1f} MiB)" for one in document["external_files"])
+    external = ", ".join(f"{one['file']} ({_size(one['size_bytes'])})" for one in document["external_files"])
     return [
         ("producer", document["producer"] or "not named"),
         ("opset", f"{document['opset']}{others} (IR version {document['ir_version']})"),
@@ -114,11 +114,15 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("precision", document["precision"]["text"]),
         ("quantised", quantizers or "no QuantizeLinear or DequantizeLinear"),
         ("parameters", f"{document['parameters']:,}"),
-        ("size", f"{document['size_bytes'] / _MIB:.1f} MiB"),
+        ("size", _size(document["size_bytes"])),
         ("external data", external or "none"),
         ("metadata", ", ".join(document["metadata"]) or "none"),
         ("SHA-256", document["sha256"]),
     ]
+
+
+def _size(size: int) -> str:
+    return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size / 1024:.1f} KiB"
 
 
 def _family(detector: dict[str, Any]) -> str:
@@ -134,7 +138,7 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("architecture", document["architecture"]),
         *((name, str(document[name] or "not named")) for name in ("layers", "vocabulary", "positions")),
         ("parameters", f"{document['parameters']:,} ({by_type})"),
-        ("weights", f"{size / _MIB:.1f} MiB in {', '.join(one['file'] for one in document['weights'])}"),
+        ("weights", f"{_size(size)} in {', '.join(one['file'] for one in document['weights'])}"),
         ("tokenizer", "there" if document["tokenizer"] else "none"),
         ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]

@@ -31,6 +31,8 @@ _KINDS: tuple[type[Family], ...] = (
     *(YoloV8Masks, YoloV10Masks, DetrMasks, YoloV8Keypoints, YoloV10Keypoints),
     *(YoloV8Rotated, YoloV10Rotated, Classifier, Semantic),
 )
+# These are recognised by the names of inputs or outputs alone.
+_BY_NAMES = (DetrLogits, DetrPixels)
 _FAMILIES = {family.name: family for family in _KINDS}
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
@@ -138,7 +140,7 @@ def _encoded(name: str, family: Family) -> Family:
 
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     likely = [one for one in _KINDS if (one.task == facts.task if facts.task else one.by_shape)]
-    likely = [one for one in likely if one.reads == len(outputs)]
+    likely = [one for one in likely if one.reads == len(outputs) and one not in _BY_NAMES]
     fits, reasons = _try([one.name for one in likely], outputs, facts)
     if not fits:
         # a broken package must not block a run that did not name its family
@@ -159,8 +161,12 @@ def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
             if facts.task
             else _try((Classifier.name, Semantic.name), outputs, dataclasses.replace(facts, forced=True))[0]
         )
-        hint = f"its output fits --family {whole[0].name}; " if whole else ""
-        why = f"{hint}{'; '.join(reasons)}"
+        if whole:
+            raise UsageProblem(
+                f"The detector family of the model is not certain: its output {_show(outputs)} fits --family "
+                f"{whole[0].name}, which is never guessed by its shape."
+            )
+        why = "; ".join(reasons)
     named = f" and {counted(len(facts.names), 'class name')} in its metadata" if facts.names else " and no class names"
     raise UsageProblem(
         f"The detector family of the model is not certain: {why}. "
