@@ -91,6 +91,7 @@ def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
     assert trtw("compare", bad, good).exit_code == 0
     untold = trtw("compare", bad, bad)
     assert untold.exit_code == 0
+    assert not untold.stdout, "a point that neither run measured is no row"
     assert "Not in the verdict, as measured in neither run: 1 of 1 point." in " ".join(untold.stderr.split())
 
 

@@ -66,6 +66,19 @@ def test_a_run_of_failures() -> None:
     assert overall(run, tables(run)) == ["Nothing was measured.", "a failed at arrays: m b1: boom"]
 
 
+def test_runtimes_that_lack_the_same_share_a_sentence() -> None:
+    records = [
+        *repetitions("ort-cpu", 1.0),
+        *(record(name, 0, None, status="unavailable", error="No GPU.") for name in ("trt", "ort-trt", "ort-cuda")),
+        record("torch", 0, None, status="unavailable", error="No torch."),
+    ]
+    run = run_of(records)
+    assert overall(run, tables(run))[-2:] == [
+        "trt, ort-trt, ort-cuda were not available at arrays: m b1: No GPU.",
+        "torch was not available at arrays: m b1: No torch.",
+    ]
+
+
 def test_one_reason_is_one_row() -> None:
     records = [record("a", number, None, work, error="boom") for work in ("m b1", "m b2") for number in range(3)]
     (row,) = problems(records)

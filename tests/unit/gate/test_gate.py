@@ -154,6 +154,14 @@ def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch
     assert "once b2 on ort-cpu was not measured (The model takes only batches of 1, not 2" in check["text"]
 
 
+def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda _: SamplingLimits(1, 0.01, 2, 100))
+    monkeypatch.setattr("trt_workbench.bench.words.point_reasons", lambda _: ["its repetitions differ by 85 %"])
+    text = f"model: {twice}\nlatency: {{backends: ort-cpu, at_most_ms: 1000}}\n"
+    (check,) = gate(tmp_path, text)["checks"]
+    assert "; unreliable at 1 point: its repetitions differ by 85 %" in check["text"]
+
+
 def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, tmp_path: Path) -> None:
     (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-trt}}\n")
     result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")

@@ -26,6 +26,7 @@ from .view import Table as Table
 from .view import Winner as Winner
 from .view import tables as tables
 from .view import winners as winners
+from .words import kinds as kinds
 from .words import leaders as leaders
 from .words import problems as problems
 from .words import unstable as unstable

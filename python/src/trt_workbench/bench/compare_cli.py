@@ -63,7 +63,8 @@ def compare(
     else:
         for one in differing:
             print_line(stdout_console(quiet=False), f"Different {one}")
-        _show(found)
+        if measured := [one for one in found if not _in_neither(one)]:
+            _show(measured)
     _warn(found, tolerance)
     worse = [change for change in found if change.outcome in WORSE]
     if worse:
@@ -92,12 +93,15 @@ def _warn(found: list[Change], tolerance: float) -> None:
             f"Looks slower by more than {limit(tolerance)} without proof: {len(unproved)} of "
             f"{counted(len(found), 'point')}; {why}."
         )
-    neither = sum(one.a_ms is None and one.b_ms is None for one in found)
-    if neither:
+    if neither := sum(map(_in_neither, found)):
         say(f"Not in the verdict, as measured in neither run: {neither} of {counted(len(found), 'point')}.")
     gone = sum(one.outcome == "only in A" for one in found)
     if gone:
         say(f"Not in the verdict, as measured only in A: {gone} of {counted(len(found), 'point')}.")
+
+
+def _in_neither(one: Change) -> bool:
+    return one.a_ms is None and one.b_ms is None
 
 
 def _show(found: list[Change]) -> None:

@@ -20,7 +20,8 @@ from trt_workbench.verify import let_through
 _MOST_FAILURES = 4
 # The text for a point without a time; a batch that a saturated sweep left out is only counted, and wrong outputs are
 # the first sentence of all.
-_ENDS = {"failed": "failed", "unavailable": "was not available"}
+# Of one runtime, and of several.
+_ENDS = {"failed": ("failed", "failed"), "unavailable": ("was not available", "were not available")}
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -132,10 +133,13 @@ def leaders(made: Sequence[Table]) -> list[str]:
 def _missing(records: Sequence[Record]) -> list[str]:
     """What failed or could not serve, with the reason; batches that a saturated sweep left out are only counted."""
     found = problems(records)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row in found:
+        if row["status"] in _ENDS:
+            alike.setdefault((row["status"], row["error"], *row["works"]), []).append(row["runtime"])
     sentences = [
-        f"{row['runtime']} {_ENDS[row['status']]} at {some(row['works'])}: {row['error']}"
-        for row in found
-        if row["status"] in _ENDS
+        f"{', '.join(runtimes)} {_ENDS[status][len(runtimes) > 1]} at {some(works)}: {error}"
+        for (status, error, *works), runtimes in alike.items()
     ]
     skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
     more = [f"And {counted(len(sentences) - _MOST_FAILURES, 'more failure')}; the report lists them."]
@@ -218,14 +222,14 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
             "runtime": runtime,
             "repetitions": [record.repetition for record in mine if record.unstable or together],
             "measured": len(mine),
-            "reasons": [*together, *_kinds(reason for record in mine for reason in record.unstable)],
+            "reasons": [*together, *kinds(reason for record in mine for reason in record.unstable)],
         }
         for (work, runtime), mine in points.items()
         if (together := point_reasons(mine)) or any(record.unstable for record in mine)
     ]
 
 
-def _kinds(reasons: Iterable[str]) -> list[str]:
+def kinds(reasons: Iterable[str]) -> list[str]:
     """Return one of those that differ only in their figures, with how many more there are."""
     kinds: dict[str, list[str]] = {}
     for reason in reasons:

@@ -14,7 +14,7 @@ from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import AUTO, check_name
-from trt_workbench.bench import bench, compare, repetition_medians
+from trt_workbench.bench import bench, compare, repetition_medians, unstable
 from trt_workbench.console.called import Finished, call_command, called, settings_of
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.counts import counted
@@ -220,6 +220,9 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
     slow = [f"{name} takes {ms:.3f} ms" for name, ms in medians.items() if part.at_most_ms and ms > part.at_most_ms]
     problems = unmeasured + ([f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else [])
     text = "; ".join(f"{name}: {ms:.3f} ms" for name, ms in medians.items())
+    doubtful = [one for one in unstable(done.document.records) if len(one["repetitions"]) == one["measured"]]
+    if doubtful:
+        text += f"; unreliable at {counted(len(doubtful), 'point')}: {doubtful[0]['reasons'][0]}"
     if part.baseline:
         given = {"tolerance": part.tolerance, "allow_different_machines": part.allow_different_machines}
         compared, failure = called(inspect.unwrap(compare), {"a": part.baseline, "b": place, **given})
