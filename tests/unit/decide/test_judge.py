@@ -63,6 +63,12 @@ def test_unstable_repetitions_count_where_too_few_others_are_left() -> None:
     assert found["fp32", "torch"] == 5
 
 
+def test_reasons_that_differ_in_their_figures_are_said_once() -> None:
+    waited = [f"its threads waited for a processor {share} % of the time" for share in (54, 55, 61)]
+    records = [record("trt-fp32", number, unstable=[waited[number]]) for number in range(3)]
+    assert _speeds([DraftRow("fp32", "trt")], records)["trt-fp32"].unstable == [f"{waited[0]} (and 2 similar)"]
+
+
 @pytest.mark.parametrize("repetitions", [1, 3])
 def test_a_row_alone_has_a_rank(repetitions: int) -> None:
     records = [record("trt-fp32", number) for number in range(repetitions)]

@@ -97,10 +97,22 @@ def _show(decision: Decision, directory: Path) -> None:
     say_line = partial(print_line, console)
     also = decision.kept[1:]
     losses = (f"loss of {name}" for name in also)
-    columns = ("precision on runtime", decision.figure, "loss", "at most", *losses, "ms", "x fp32", "MB", "")
+    backends = {row.backend for row in decision.rows}
+    where = backends.pop() if len(backends) == 1 else ""  # once, so that a row is a line
+    columns = (
+        f"precision on {where or 'runtime'}",
+        decision.figure,
+        "loss",
+        "at most",
+        *losses,
+        "ms",
+        "x fp32",
+        "MB",
+        "",
+    )
     table = Table(*columns)
     for row in decision.rows:
-        table.add_row(*_cells(row, also))
+        table.add_row(row.precision if where else f"{row.precision} on {row.backend}", *_cells(row, also))
     console.print(table)
     for group in builds_of(directory):
         print_builds(console, group)
@@ -135,7 +147,6 @@ def _cells(row: DecisionRow, also: Sequence[str]) -> tuple[str, ...]:
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
     remarks += ["not certain"] * bool(row.meets and row.certain is False)
     return (
-        f"{row.precision} on {row.backend}",
         f"{score.value:.4f}" if score else "-",
         four_digits(score.loss) if score else "-",
         f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",

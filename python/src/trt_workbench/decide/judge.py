@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench import Standing, compare_records, kept_records, rank
+from trt_workbench.bench import Standing, compare_records, kept_records, kinds, rank
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.core.records import Record
@@ -210,7 +210,7 @@ def _speed(
         load_s=last.load_s,
         memory_bytes=memory,
         repetitions=standing.repetitions,
-        unstable=list(dict.fromkeys(reasons)),
+        unstable=kinds(reasons),
         outputs=(last.outputs or {}).get("state", "not compared"),
     )
 
