@@ -59,6 +59,14 @@ def test_names_are_broken_before_a_table_is_wider_than_the_terminal() -> None:
     assert any("12.3456" in line and "99.900 %" in line for line in lines)
 
 
+def test_a_row_is_a_line_where_only_names_can_get_shorter() -> None:
+    table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
+    for seq in (1, 16, 64):
+        table.add_row(f"batch=1 seq={seq}", "last_hidden_state", "random", "consistent", "0.00e+00", "4.45e-06", "")
+    lines = [line for line in printed(table, 80) if "batch" in line]
+    assert all(f"batch=1 seq={seq}" in line and "random" in line for seq, line in zip((1, 16, 64), lines, strict=True))
+
+
 def row(**changes: Any) -> dict[str, Any]:
     made = {
         "backend": "ort-cpu", "precision": "fp32", "perplexity": 123456.7891, "relative_difference": 4.82e-10,

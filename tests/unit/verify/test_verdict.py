@@ -70,6 +70,13 @@ def test_results_that_show_nothing_of_the_precision_are_named(
     assert (f"({asked}; computed in {ran})" in shown) == ((ran or asked).split(" (")[0].split(",")[0] != asked)
 
 
+def test_a_model_of_integers_alone_is_not_computed_in_unknown() -> None:
+    record = {"precision_ran": {"label": "unknown", "shares": {}, "may_choose": []}}
+    document = {"target": "m.onnx", "verdict": "right", "backend": "ort-cpu", "precision": "fp32", "reference": None}
+    shown = headline({**document, "cases_tried": 2, "provenance": record, "cases": []})
+    assert "(fp32; what it computed in is unknown)" in shown
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [

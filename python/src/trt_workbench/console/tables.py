@@ -21,9 +21,9 @@ def fit(table: Table, console: Console) -> None:
     """Give the columns widths with which a table fits the console, as far as that breaks no figure.
 
     A table that is too wide loses the lines between its columns. Then the widest columns get narrower first, down to
-    their longest figure and six characters of names: a cell that is one word, such as a node's name, keeps its ends,
-    and sentences go on in the next line. What is still too wide goes beyond the console's width, and the terminal
-    wraps it.
+    their longest figure and six characters of names, and cells of figures alone are broken last: a cell that is one
+    word, such as a node's name, keeps its ends, and sentences go on in the next line. What is still too wide goes
+    beyond the console's width, and the terminal wraps it.
 
     Args:
         table: is changed, if it is too wide.
@@ -43,6 +43,8 @@ def fit(table: Table, console: Console) -> None:
     heading = [max(min(len(word), _LONGEST_HEADING) for word in [*each[0].split(), ""]) for each in texts]
     if sum(comfortable := [max(pair) for pair in zip(least, heading, strict=True)]) <= spare:
         least = comfortable
+    if sum(whole := [max(pair) for pair in zip(least, map(_figures, texts), strict=True)]) <= spare:
+        least = whole
     while sum(widths) > spare and (open_ := [place for place, width in enumerate(widths) if width > least[place]]):
         widths[max(open_, key=lambda place: widths[place])] -= 1
     for column, width in zip(table.columns, widths, strict=True):
@@ -70,6 +72,11 @@ def _texts(column: Column, console: Console) -> list[str]:
     """Return the heading and the cells as they are printed, without markup."""
     cells = [column.header, *column.cells]
     return [console.render_str(cell).plain if isinstance(cell, str) else str(cell) for cell in cells]
+
+
+def _figures(texts: list[str]) -> int:
+    """Return the width of the longest cell of figures alone, such as "batch=1 seq=16", or 1."""
+    return max([1, *(len(text) for text in texts[1:] if all(re.search(r"\d", word) for word in text.split()))])
 
 
 def _least(texts: list[str]) -> int:

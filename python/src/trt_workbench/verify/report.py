@@ -89,7 +89,7 @@ def _computed(document: Mapping[str, Any]) -> str:
     may_be = {*(ran.get("shares") or ()), *(ran.get("may_choose") or ())}
     if may_be == {precision} or label.split(" (")[0] == precision:
         return precision + (", simulated" if provenance.get("simulated") else "")
-    return f"{precision}; computed in {label}"
+    return f"{precision}; " + ("what it computed in is unknown" if label == "unknown" else f"computed in {label}")
 
 
 def grid(cases: list[CaseFindings]) -> dict[str, Any]:
