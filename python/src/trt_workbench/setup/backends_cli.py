@@ -27,6 +27,9 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
         versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
         table.add_row(name, "yes" if state.ok else "no", versions)
     console.print(table)
+    alike: dict[str, list[str]] = {}
     for name, state in found.items():
         if not state.ok:
-            print_line(console, f"{name}: {state.reason} {state.fix}".rstrip())
+            alike.setdefault(f"{state.reason} {state.fix}".rstrip(), []).append(name)
+    for reason, names in alike.items():
+        print_line(console, f"{', '.join(names)}: {reason}")

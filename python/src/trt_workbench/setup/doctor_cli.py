@@ -34,9 +34,13 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
     else:
         table = Table("component", "state", "found", "fix")
+        alike: dict[tuple[State, str, str], list[str]] = {}
         for finding in findings:
-            style = _STYLES[finding.state]
-            table.add_row(finding.component, f"[{style}]{finding.state}[/]", escape(finding.found), escape(finding.fix))
+            alike.setdefault((finding.state, finding.found, finding.fix), []).append(finding.component)
+        for (state, *texts), names in alike.items():
+            first, *more = names  # "backend trt, ort-trt": all backends that lack the same
+            component = ", ".join([first, *(name.removeprefix("backend ") for name in more)])
+            table.add_row(component, f"[{_STYLES[state]}]{state}[/]", *map(escape, texts))
         stdout_console(quiet=False).print(table)
     if broken:
         raise typer.Exit(ComponentMissing.exit_code)
