@@ -67,6 +67,15 @@ def test_a_row_is_a_line_where_only_names_can_get_shorter() -> None:
     assert all(f"batch=1 seq={seq}" in line and "random" in line for seq, line in zip((1, 16, 64), lines, strict=True))
 
 
+def test_a_heading_is_broken_before_a_cell() -> None:
+    table = Table("precision on ort-cpu", "cosine", "loss", "at most", "ms", "MB", "")
+    for precision in ("fp16", "int8"):
+        table.add_row(precision, "0.9998", "0.0002", "0.0002", "0.076", "0.333", "simulated, not certain")
+    lines = [line for line in printed(table, 80) if "simulated" in line]
+    assert all("simulated, not certain" in line for line in lines)
+    assert len(lines) == 2
+
+
 def row(**changes: Any) -> dict[str, Any]:
     made = {
         "backend": "ort-cpu", "precision": "fp32", "perplexity": 123456.7891, "relative_difference": 4.82e-10,

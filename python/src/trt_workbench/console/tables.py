@@ -20,10 +20,10 @@ _WORD, _LONGEST_HEADING = 6, 12
 def fit(table: Table, console: Console) -> None:
     """Give the columns widths with which a table fits the console, as far as that breaks no figure.
 
-    A table that is too wide loses the lines between its columns. Then the widest columns get narrower first, down to
-    their longest figure and six characters of names, and cells of figures alone are broken last: a cell that is one
-    word, such as a node's name, keeps its ends, and sentences go on in the next line. What is still too wide goes
-    beyond the console's width, and the terminal wraps it.
+    A table that is too wide loses the lines between its columns. Then the widest columns get narrower, headings first
+    and cells of figures alone last, down to their longest figure and six characters of names: a cell that is one word,
+    such as a node's name, keeps its ends, and sentences go on in the next line. What is still too wide goes beyond the
+    console's width, and the terminal wraps it.
 
     Args:
         table: is changed, if it is too wide.
@@ -32,7 +32,7 @@ def fit(table: Table, console: Console) -> None:
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", False
     texts = [_texts(column, console) for column in table.columns]
-    widths = [max((len(line) for text in each for line in text.split("\n")), default=1) for each in texts]
+    widths, cells = ([_longest(each[first:]) for each in texts] for first in (0, 1))
     frame = _frame(table, console, sum(widths))
     if sum(widths) + frame <= console.width:
         return
@@ -46,11 +46,18 @@ def fit(table: Table, console: Console) -> None:
     if sum(whole := [max(pair) for pair in zip(least, map(_figures, texts), strict=True)]) <= spare:
         least = whole
     while sum(widths) > spare and (open_ := [place for place, width in enumerate(widths) if width > least[place]]):
-        widths[max(open_, key=lambda place: widths[place])] -= 1
+        # a heading is broken before any cell
+        widest = max(open_, key=lambda place: (widths[place] > cells[place], widths[place]))
+        widths[widest] -= 1
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width
         column._cells[:] = [_shortened(cell, width, console) for cell in column._cells]
     table.width = frame + sum(widths)
+
+
+def _longest(texts: list[str]) -> int:
+    """Return the length of the longest line."""
+    return max((len(line) for text in texts for line in text.split("\n")), default=1)
 
 
 def _frame(table: Table, console: Console, columns: int) -> int:

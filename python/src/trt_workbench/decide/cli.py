@@ -99,20 +99,12 @@ def _show(decision: Decision, directory: Path) -> None:
     losses = (f"loss of {name}" for name in also)
     backends = {row.backend for row in decision.rows}
     where = backends.pop() if len(backends) == 1 else ""  # once, so that a row is a line
-    columns = (
-        f"precision on {where or 'runtime'}",
-        decision.figure,
-        "loss",
-        "at most",
-        *losses,
-        "ms",
-        "x fp32",
-        "MB",
-        "",
-    )
-    table = Table(*columns)
+    timed = sum(row.speed is not None for row in decision.rows) > 1
+    columns = (decision.figure, "loss", "at most", *losses, "ms", *["x fp32"] * timed, "MB", "")
+    table = Table(f"precision on {where or 'runtime'}", *columns)
     for row in decision.rows:
-        table.add_row(row.precision if where else f"{row.precision} on {row.backend}", *_cells(row, also))
+        cells = _cells(row, also, timed=timed)
+        table.add_row(row.precision if where else f"{row.precision} on {row.backend}", *cells)
     console.print(table)
     for group in builds_of(directory):
         print_builds(console, group)
@@ -138,7 +130,7 @@ def _show(decision: Decision, directory: Path) -> None:
     print_run(console, directory)
 
 
-def _cells(row: DecisionRow, also: Sequence[str]) -> tuple[str, ...]:
+def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, ...]:
     from trt_workbench.decide.words import four_digits
 
     score, speed = row.score, row.speed
@@ -152,7 +144,7 @@ def _cells(row: DecisionRow, also: Sequence[str]) -> tuple[str, ...]:
         f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
         *(four_digits(one.loss) if one else "-" for one in others),
         f"{speed.latency_ms:.3f}" if speed else "-",
-        f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
+        *[f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-"] * timed,
         f"{row.size_bytes / 1e6:.{1 if row.size_bytes >= 1e6 else 3}f}" if row.size_bytes else "-",
         ", ".join(remarks),
     )
