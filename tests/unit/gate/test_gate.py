@@ -200,15 +200,25 @@ def test_what_would_end_a_check_is_refused_before_anything_runs(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("figure", "code"), [("top1", 2), ("AP50", 0), ("AP_rare", 0), ("f1", 0)])
+@pytest.mark.parametrize(
+    ("model", "figure", "code"),
+    [
+        ("yolov10", "top1", 2),
+        ("yolov10", "AP50", 0),
+        ("yolov10", "AP_rare", 0),
+        ("yolov10", "f1", 0),
+        ("classifier", "top1", 0),
+        ("classifier", "f1", 2),
+    ],
+)
 def test_figures_are_those_of_the_models_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, figure: str, code: int
 ) -> None:
     monkeypatch.setattr("trt_workbench.gate.run._scored", lambda *_: ("not run", None))
-    (tmp_path / "gate.yaml").write_text(f"model: shapes-yolov10\nscore: {{at_least: {{{figure}: 0.5}}}}\n")
+    (tmp_path / "gate.yaml").write_text(f"model: shapes-{model}\nscore: {{at_least: {{{figure}: 0.5}}}}\n")
     result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
     assert result.exit_code == code
-    assert ("there is no figure 'top1' of this model" in result.stderr) == (code == 2)
+    assert (f"there is no figure {figure!r} of this model" in result.stderr) == (code == 2)
 
 
 @pytest.mark.parametrize("text", ["model: m.onnx\n", "model: m.onnx\nscore: {max_loss: 2}\n", "model: m\nsocre: {}\n"])

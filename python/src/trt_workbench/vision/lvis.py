@@ -102,7 +102,8 @@ def figure_names(*of: VisionTask) -> list[str]:
     """Return every figure that a metrics.json can have, by COCO's rules or LVIS's, of some tasks or of all."""
     measures = [one for task in of or tasks() for one in task.measures]
     names = [f"{one.prefix}{name}" for one in measures for name in (*one.figures, *_figures_by_lvis(one))]
-    return list(dict.fromkeys([*names, *OPERATING, "images_per_s"]))
+    at_threshold = OPERATING if any(one.by_score for one in measures) else ()
+    return list(dict.fromkeys([*names, *at_threshold, "images_per_s"]))
 
 
 def _figures_by_lvis(measure: Measure) -> Mapping[str, str]:

@@ -119,7 +119,7 @@ def _show(document: Prediction, directory: Path) -> None:
     print_line(console, f"{objects}images: {document['images']}{without}".capitalize())
     if document["latency_ms"]:
         median = document["latency_ms"]["detect"]["p50"]
-        print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to boxes)")
+        print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to result)")
     print_line(console, f"Detections: {directory / 'detections.jsonl'}")
     if (directory / PICTURES).is_dir():
         print_line(console, f"Pictures: {directory / PICTURES}")
