@@ -47,6 +47,14 @@ FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in 
         ("build-engine m.onnx --buildOnly", "`trtw build-engine` builds alone"),
         ("polygraphy run m.onnx", "There is no command 'polygraphy' here; `trtw verify` does that."),
         ("eval-llm folder --batch_size 8", "--batch_size is a word of lm-eval. Say --batch."),
+        ("bench m.onnx --iterations=10", "`trtw infer-engine` takes --iterations and --duration."),
+        (
+            "build-engine m.onnx --explicitBatch --verbose",
+            "out. --verbose is a word of trtexec. Say --verbosity.",
+        ),
+        ("infer-engine m.plan --exportOutput=o.json", "--exportOutput is a word of trtexec. Say --save."),
+        ("--onnx=m.onnx --fp16", "A command comes first, such as `trtw inspect MODEL`; `trtw -h` lists them."),
+        ("m.onnx", "A command comes first"),
         ("val", "There is no command 'val' here; `trtw eval-coco` does that."),
     ],
 )

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from trt_workbench import __version__
 from trt_workbench.console.common import PanelCommand
 from trt_workbench.console.foreign_words import COMMANDS as FOREIGN_COMMANDS
+from trt_workbench.console.foreign_words import OPTIONS as FOREIGN_OPTIONS
 from trt_workbench.console.typed import read_sparingly
 
 # Where each command is, by purpose: a module and its function, imported when the command is called.
@@ -77,8 +78,10 @@ class _Commands(TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options that come before a command."""
+        """Parse what comes before a command; a word of another tool or a model in its place is refused."""
         read_sparingly(self.get_params(ctx))
+        if args and (args[0].partition("=")[0] in FOREIGN_OPTIONS or args[0].endswith((".onnx", ".plan", ".engine"))):
+            ctx.fail("A command comes first, such as `trtw inspect MODEL`; `trtw -h` lists them.")
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

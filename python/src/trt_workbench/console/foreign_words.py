@@ -17,6 +17,8 @@ _OTHERS, _NEMO = "other commands here", "NeMo"
 
 _PLAN = ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")
 _BUILDS = ("`trtw build-engine` builds alone, and verifies what it built.",)
+_TIMED = ("`trtw infer-engine` takes --iterations and --duration.",)
+_SAVED = ("--save", "`trtw infer-engine --save DIR` keeps the outputs.")
 _KEPT = ("What is found is always kept, in the run directory.",)
 Says = tuple[str, ...]
 """What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
@@ -57,6 +59,18 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--dumpProfile": (_TRTEXEC, ("--layer-times", "`trtw profile` times every layer.")),
     "--exportLayerInfo": (_TRTEXEC, ("`trtw inspect-engine m.plan --json` lists the layers.",)),
     "--versionCompatible": (_TRTEXEC, ("--version-compatible",)),
+    "--iterations": (_TRTEXEC, _TIMED),
+    "--duration": (_TRTEXEC, _TIMED),
+    "--avgRuns": (_TRTEXEC, ("Every call is recorded, and percentiles are over all of them.",)),
+    "--noDataTransfers": (_TRTEXEC, ("`trtw infer-engine --no-transfers` leaves transfers out.",)),
+    "--dumpOutput": (_TRTEXEC, _SAVED),
+    "--exportOutput": (_TRTEXEC, _SAVED),
+    "--exportProfile": (_TRTEXEC, ("--layer-times", "`trtw profile` times every layer.")),
+    "--explicitBatch": (_TRTEXEC, ("Batches are always explicit; leave it out.",)),
+    "--plugins": (_TRTEXEC, ("--plugin",)),
+    "--sparsity": (_TRTEXEC, ("--sparse-weights",)),
+    "--useDLACore": (_TRTEXEC, ("--dla-core",)),
+    "--verbose": (_TRTEXEC, ("--verbosity", "--debug")),
     "--trt": (_POLYGRAPHY, ("--backend trt", "--backends trt")),
     "--onnxrt": (_POLYGRAPHY, ("--backend ort-cpu", "--reference ort-cpu", "--backends ort-cpu")),
     "--trt-min-shapes": (_POLYGRAPHY, _RANGES),
