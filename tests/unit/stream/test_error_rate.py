@@ -54,18 +54,18 @@ def test_rates_are_of_all_words_and_paired() -> None:
     rates = Rates(lengths, 0)
     found = rates.rate(errors)
     assert found.value == 0.1
-    assert found.interval is not None
-    assert 0.06 < found.interval[0] < 0.1 < found.interval[1] < 0.16
+    assert found.ci95 is not None
+    assert 0.06 < found.ci95[0] < 0.1 < found.ci95[1] < 0.16
     # one has exactly an error more in each utterance: what is drawn does not matter
     more = rates.difference([one + length for one, length in zip(errors, lengths, strict=True)], errors)
     assert more.value == 1.0
-    assert more.interval == pytest.approx((1.0, 1.0))
+    assert more.ci95 == pytest.approx((1.0, 1.0))
 
 
 def test_one_utterance_with_all_words_has_no_interval() -> None:
     lengths = np.zeros(40, int)
     lengths[3] = 5
-    assert Rates(list(lengths), 0).rate([0] * 40).interval is None
+    assert Rates(list(lengths), 0).rate([0] * 40).ci95 is None
 
 
 def test_case_and_punctuation() -> None:

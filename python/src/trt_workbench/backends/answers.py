@@ -38,7 +38,8 @@ def _are_texts(found: Iterable[Any]) -> bool:
     return all(isinstance(one, str) for one in found)
 
 
-def _of(kind: type[Any] | tuple[type[Any], ...]) -> Answer:
+def of_kind(kind: type[Any] | tuple[type[Any], ...]) -> Answer:
+    """Return the check that an answer is of a type, or of one of several."""
     names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
 
     def check(_: Guard, __: Any, found: Any) -> Any:
@@ -181,19 +182,19 @@ def _partitions(_: Guard, __: Any, found: Any) -> Any:
 
 ANSWERS: Mapping[str, Callable[[Guard, Any, Any], Any]] = {
     "availability": _availability,
-    **dict.fromkeys(("device_option", "url_option"), _of(dict)),
+    **dict.fromkeys(("device_option", "url_option"), of_kind(dict)),
     **dict.fromkeys(("load", "_load"), _session),
     **dict.fromkeys(("run", "_infer", "run_images"), _outputs),
     **dict.fromkeys(("run_at", "_infer_at"), lambda _, __, found: _array(found)),
-    "find_boxes": _of(FoundOnDevice),
-    "record": _of(dict),
+    "find_boxes": of_kind(FoundOnDevice),
+    "record": of_kind(dict),
     "_precision": _precision,
     "measure": _samples,
-    "memory_bytes": _of(dict),
-    "most_rows": _of((int, type(None))),
+    "memory_bytes": of_kind(dict),
+    "most_rows": of_kind((int, type(None))),
     "stream_pool": _guarded,
     "profile": _profiled,
     "partitions": _partitions,
-    "reproduction": _of((Reproduction, type(None))),
+    "reproduction": of_kind((Reproduction, type(None))),
     "load_language": _guarded,
 }

@@ -14,7 +14,6 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     say,
-    single_command_app,
     stdout_console,
 )
 from trt_workbench.core.errors import UsageProblem
@@ -122,8 +121,3 @@ def _show(manifest: dict[str, Any], output: Path) -> None:
         table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, worst)
     console.print(table)
     print_line(console, f"Folder: {output}")
-
-
-def main() -> None:
-    """Run `export-llm`."""
-    single_command_app(export_llm)()

@@ -26,12 +26,14 @@ MASKED = -1e4
 """Added to the score of a position that must not be seen: exp gives 0 for it, and fp16 can hold it."""
 
 
-class LogitsGraph(nn.Module):
-    """input_ids int64 [B,S], attention_mask int64 [B,S] -> logits [B,S,V]."""
-
+class _Graph(nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+
+
+class LogitsGraph(_Graph):
+    """input_ids int64 [B,S], attention_mask int64 [B,S] -> logits [B,S,V]."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Run the model once without a cache."""
@@ -39,12 +41,8 @@ class LogitsGraph(nn.Module):
         return logits
 
 
-class CachedGraph(nn.Module):
+class CachedGraph(_Graph):
     """input_ids [B,S], attention_mask [B,P+S], keys and values [B,H,P,D] by layer -> logits, the same at length P+S."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Run the model on S more tokens after P earlier ones; P may be 0."""
@@ -52,12 +50,8 @@ class CachedGraph(nn.Module):
         return _run(self.model, layers, input_ids=input_ids, attention_mask=attention_mask)
 
 
-class StaticGraph(nn.Module):
+class StaticGraph(_Graph):
     """input_ids [B,S], start int64 [1], keys and values [B,H,C,D] by layer -> logits, the same with S slots written."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Run the model on the tokens of positions start to start+S-1; what lies beyond them is never seen."""
@@ -69,12 +63,8 @@ class StaticGraph(nn.Module):
         return _run_slots(self.model, input_ids, start, past, written, source)
 
 
-class StepGraph(nn.Module):
+class StepGraph(_Graph):
     """input_ids [B,1], start int64 [1], keys and values [B,H,C,D] by layer -> logits, the same with a slot written."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Run the model on the token of position start."""

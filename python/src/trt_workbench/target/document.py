@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from trt_workbench.core.documents import Open
+from trt_workbench.target.cards import Architecture
 from trt_workbench.target.rtx_layers import BuiltLayer
 from trt_workbench.target.rtx_log import Refusal
 
@@ -37,8 +38,7 @@ class CheckedTarget(Open):
     @property
     def name(self) -> str:
         """The architecture with the card that was requested, such as `sm120 (rtx5090)`."""
-        cards = [name for name in self.asked if name != self.sm]
-        return f"{self.sm} ({', '.join(cards)})" if cards else self.sm
+        return str(Architecture(self.sm, self.asked))
 
 
 class TargetCheck(Open):

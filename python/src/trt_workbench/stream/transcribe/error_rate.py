@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.core.statistics.summary import interval
+from trt_workbench.stream.transcribe.document import Score
 
 
 class Errors(NamedTuple):
@@ -55,13 +56,6 @@ def normalized(text: str) -> str:
     return " ".join("".join(kept).split())
 
 
-class Rate(NamedTuple):
-    """An error rate over utterances, with its 95 % interval; None where one or two utterances hold all of it."""
-
-    value: float
-    interval: tuple[float, float] | None
-
-
 class Rates:
     """Error rates of utterances that are drawn together, so that two models' are paired."""
 
@@ -72,11 +66,11 @@ class Rates:
         drawn = self._drawn @ self._lengths
         self._sums = np.where(drawn > 0, drawn, np.nan)
 
-    def rate(self, errors: Sequence[int]) -> Rate:
+    def rate(self, errors: Sequence[int]) -> Score:
         """Return the rate of errors of each utterance."""
         return self._of(np.asarray(errors, np.float64))
 
-    def difference(self, errors: Sequence[int], others: Sequence[int]) -> Rate:
+    def difference(self, errors: Sequence[int], others: Sequence[int]) -> Score:
         """Return by how much the first rate is higher than the second."""
         return self._of(np.asarray(errors, np.float64) - np.asarray(others, np.float64))
 
@@ -84,6 +78,6 @@ class Rates:
         """Return the rate of errors of each utterance in every draw, [draws]."""
         return self._drawn @ np.asarray(errors, np.float64) / self._sums
 
-    def _of(self, errors: NDArray[np.float64]) -> Rate:
+    def _of(self, errors: NDArray[np.float64]) -> Score:
         value = float(errors.sum() / self._lengths.sum())
-        return Rate(value, interval(self.resampled(errors), value))
+        return Score(value=value, ci95=interval(self.resampled(errors), value))

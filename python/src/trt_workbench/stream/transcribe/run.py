@@ -29,7 +29,7 @@ from trt_workbench.stream.transcribe.document import (
     TranscriptRecord,
     WordDifference,
 )
-from trt_workbench.stream.transcribe.error_rate import Rate, Rates, errors_between, normalized
+from trt_workbench.stream.transcribe.error_rate import Rates, errors_between, normalized
 from trt_workbench.stream.transcribe.faults import decoder_faults
 from trt_workbench.stream.transcribe.hearing import Frames, Heard, Hearing
 from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
@@ -197,8 +197,8 @@ class Transcription:
         return Side(
             name=name,
             backend=backend,
-            wer=_score(words.rate(judged.word_errors)),
-            token_error_rate=_score(tokens.rate(judged.tokens)),
+            wer=words.rate(judged.word_errors),
+            token_error_rate=tokens.rate(judged.tokens),
             substitutions=sum(one.substitutions for one in judged.words),
             deletions=sum(one.deletions for one in judged.words),
             insertions=sum(one.insertions for one in judged.words),
@@ -234,15 +234,15 @@ class Transcription:
             model=str(way.model) if way.model else None,
             hop_seconds=None if way.whole else chunking.later.hop * seconds,
             ahead_seconds=chunking.right_context * seconds,
-            wer=_score(words.rate(judged.word_errors)),
-            token_error_rate=_score(tokens.rate(judged.tokens)),
-            difference=_score(words.difference(judged.word_errors, reference.word_errors)),
+            wer=words.rate(judged.word_errors),
+            token_error_rate=tokens.rate(judged.tokens),
+            difference=words.difference(judged.word_errors, reference.word_errors),
             utterances_changed=sum(one != other for one, other in zip(judged.texts, reference.texts, strict=True)),
             real_time_factor=hearing.work_s / sum(speech.seconds),
             word_delay_ms=summarize(delays) if delays else None,
         )
 
-    def _gated(self, side: Side, loss: Rate) -> Side:
+    def _gated(self, side: Side, loss: Score) -> Side:
         asked, gates = self._settings, []
         if asked.max_wer is not None:
             gates.append(_gate("wer", side.wer.value, asked.max_wer, f"WER {share(side.wer.value, 2)}"))
@@ -315,14 +315,10 @@ def _difference(found: JudgedTexts, reference: JudgedTexts, words: Rates) -> Wor
     changed = [one != other for one, other in zip(found.texts, reference.texts, strict=True)]
     edits = sum(errors_between(right, own).total for right, own in zip(reference.split, found.split, strict=True))
     return WordDifference(
-        wer=_score(words.difference(found.word_errors, reference.word_errors)),
+        wer=words.difference(found.word_errors, reference.word_errors),
         utterances_changed=sum(changed),
         tokens_changed=edits / max(sum(map(len, reference.split)), 1),
     )
-
-
-def _score(rate: Rate) -> Score:
-    return Score(value=rate.value, ci95=rate.interval)
 
 
 def _gate(name: str, value: float, limit: float, text: str) -> GateResult:

@@ -146,6 +146,11 @@ class DetectorFacts:
     crop: float | None = None
 
     @property
+    def named(self) -> int | None:
+        """How many classes have a name; None where the model has no names."""
+        return None if self.names is None else len(self.names)
+
+    @property
     def is_rt_detr(self) -> bool:
         """Whether Ultralytics exported an RT-DETR; older exports without `head` name it in their description."""
         if self.head is not None:
@@ -157,11 +162,23 @@ class DoesNotFit(Exception):
     """An output cannot be of a family; the text says why. An answer, not an error: `recognise` collects them."""
 
 
+def class_count(values: int | None, before: int, facts: DetectorFacts, what: str, others: str) -> int:
+    """Return how many classes `what`, of so many values, has after `before` others, or raise DoesNotFit."""
+    named = facts.named
+    if values is None and named is None:
+        raise DoesNotFit("the shape has no class count, and the model has no class names")
+    count = named if values is None else values - before
+    if count is None or count < 1:
+        raise DoesNotFit(f"{what} leave no class after {others}")
+    if named is not None and count != named:
+        raise DoesNotFit(f"{what} make {counted(count, 'class', 'classes')}, but the model names {named}")
+    return count
+
+
 def refuse_other_heads(facts: DetectorFacts, *, end_to_end: bool) -> None:
     """Raise DoesNotFit where the metadata says that the model is of another family than this one of YOLO's."""
     if facts.is_rt_detr:
-        text = f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})"
-        raise DoesNotFit(text)
+        raise DoesNotFit(f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})")
     if facts.end_to_end is not None and facts.end_to_end != end_to_end:
         text = f"the metadata says that the model is {'' if facts.end_to_end else 'not '}end-to-end (`end2end`, `args`)"
         raise DoesNotFit(text)

@@ -44,8 +44,7 @@ class Classifier(PerClass):
         """Return the family for this output, or raise DoesNotFit."""
         made = super().create(output, facts)
         if made.class_count == 1:
-            text = "it has one value an image; a classifier has one for each of two or more classes"
-            raise DoesNotFit(text)
+            raise DoesNotFit("it has one value an image; a classifier has one for each of two or more classes")
         return made
 
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:

@@ -45,12 +45,10 @@ class Detr(Family):
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit. Its rows look like those of others: metadata or the user name it."""
         if not (facts.forced or facts.is_rt_detr):
-            text = "neither `head` nor `description` in the metadata names RT-DETR"
-            raise DoesNotFit(text)
-        named = None if facts.names is None else len(facts.names)
+            raise DoesNotFit("neither `head` nor `description` in the metadata names RT-DETR")
+        named = facts.named
         if len(output.shape) != 3:
-            text = f"the shape is not {cls.shape_text}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"the shape is not {cls.shape_text}")
         columns = output.shape[2]
         if columns in (6, None):
             return cls(output, named, facts)

@@ -66,27 +66,22 @@ class DetrLogits(Stretched):
         """Return the family for the output with the boxes, or raise DoesNotFit."""
         pair = pair_of(facts.outputs)
         if pair is None:
-            text = f"no outputs are named {' or '.join(_BOXES)} and {' or '.join(_LOGITS)}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"no outputs are named {' or '.join(_BOXES)} and {' or '.join(_LOGITS)}")
         boxes, logits = pair
         if output.name != boxes.name:
-            text = f"its boxes are read from {boxes.name}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"its boxes are read from {boxes.name}")
         if not logits.dtype.startswith("float"):
-            text = f"{logits.name} holds {logits.dtype}, not logits"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"{logits.name} holds {logits.dtype}, not logits")
         if why := _why_not(boxes.shape, logits.shape):
             raise DoesNotFit(why)
-        named = None if facts.names is None else len(facts.names)
+        named = facts.named
         slots, background = logits.shape[2], facts.said.background
         count = slots and slots - (background in _CLASSES)
         if count == 0:
-            text = f"{logits.name} has no classes but the background"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"{logits.name} has no classes but the background")
         # one slot more than there are names may be the background, unless the user says that there is none
         if named and count and named not in (count, None if background else count - 1):
-            text = f"{logits.name} has {counted(count, 'class', 'classes')}, but the metadata names {named}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"{logits.name} has {counted(count, 'class', 'classes')}, but the metadata names {named}")
         return cls(boxes, count or named, facts, logits)
 
     @property

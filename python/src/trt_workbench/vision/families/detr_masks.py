@@ -45,8 +45,7 @@ class DetrMasks(DetrLogits):
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family for the output with the boxes, or raise DoesNotFit."""
         if masks_among(facts.outputs) is None:
-            text = f"no output of floats [N, Q, h, w] is named {' or '.join(_MASKS)}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"no output of floats [N, Q, h, w] is named {' or '.join(_MASKS)}")
         return super().create(output, facts)
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:

@@ -46,19 +46,15 @@ class DetrPixels(Stretched):
         """Return the family for the output with the boxes, or raise DoesNotFit."""
         known = {one.name: one for one in facts.outputs}
         if facts.sizes is None:
-            text = "no input is named orig_target_sizes"
-            raise DoesNotFit(text)
+            raise DoesNotFit("no input is named orig_target_sizes")
         if not known.keys() >= {_LABELS, _BOXES, _SCORES} or output.name != _BOXES:
-            text = f"its outputs must be named {_LABELS}, {_BOXES} and {_SCORES}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"its outputs must be named {_LABELS}, {_BOXES} and {_SCORES}")
         labels, scores = known[_LABELS], known[_SCORES]
         if not labels.dtype.startswith("int") or not scores.dtype.startswith("float"):
-            text = f"{_LABELS} holds {labels.dtype} and {_SCORES} {scores.dtype}, not classes and scores"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"{_LABELS} holds {labels.dtype} and {_SCORES} {scores.dtype}, not classes and scores")
         if not _fits(labels.shape, output.shape, scores.shape):
-            text = f"the shapes are not {cls.shape_text}"
-            raise DoesNotFit(text)
-        return cls(output, None if facts.names is None else len(facts.names), facts)
+            raise DoesNotFit(f"the shapes are not {cls.shape_text}")
+        return cls(output, facts.named, facts)
 
     def constants(self, batch: int) -> dict[str, NDArray[Any]]:
         """Return the sizes of the images: always the input's."""

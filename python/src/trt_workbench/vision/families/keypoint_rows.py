@@ -42,6 +42,5 @@ class WithKeypoints(YoloHead):
 def _shape(facts: DetectorFacts) -> tuple[int, int]:
     """Return how many keypoints there are and the values of each, or raise DoesNotFit."""
     if facts.keypoints is None:
-        text = "the metadata does not say how many keypoints there are (`kpt_shape`)"
-        raise DoesNotFit(text)
+        raise DoesNotFit("the metadata does not say how many keypoints there are (`kpt_shape`)")
     return facts.keypoints

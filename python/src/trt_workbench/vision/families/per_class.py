@@ -31,14 +31,12 @@ class PerClass(Family):
     @classmethod
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family for this output, or raise DoesNotFit."""
-        named = None if facts.names is None else len(facts.names)
+        named = facts.named
         if len(output.shape) != cls.rank:
-            text = f"its shape is not {cls.shape_text}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"its shape is not {cls.shape_text}")
         count = output.shape[1] or named
         if named and count != named:
-            text = f"it has {count} classes, but the metadata names {named}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"it has {count} classes, but the metadata names {named}")
         return cls(output, count, facts)
 
     def left_open(self) -> dict[str, tuple[str, ...]]:

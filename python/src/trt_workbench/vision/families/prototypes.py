@@ -30,8 +30,7 @@ def prototypes_of(output: TensorSpec, facts: DetectorFacts) -> TensorSpec:
     """Return the output with the prototypes, next to that of the boxes, or raise DoesNotFit."""
     found = [one for one in facts.outputs if one.name != output.name and len(one.shape) == 4]
     if len(found) != 1 or found[0].shape[1] is None or not found[0].dtype.startswith("float"):
-        text = "there is no one further output of prototypes [N, M, H/4, W/4] whose number M is known"
-        raise DoesNotFit(text)
+        raise DoesNotFit("there is no one further output of prototypes [N, M, H/4, W/4] whose number M is known")
     return found[0]
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from trt_workbench.backends.answers import of_kind
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
@@ -186,23 +187,13 @@ def _kind(name: str) -> type[Family]:
 def _create(name: str, output: TensorSpec, facts: DetectorFacts) -> Family:
     kind = _kind(name)
     if facts.task is not None and facts.task != kind.task:
-        text = f"the metadata says that the model is for {facts.task}, not {kind.task}"
-        raise DoesNotFit(text)
+        raise DoesNotFit(f"the metadata says that the model is for {facts.task}, not {kind.task}")
     if name in _OWN_NAMES:
         return kind.create(output, facts)
     package = package_of(extensions(FAMILIES, _OWN_NAMES)[name])
     guard = Guard(f"Detector family {name}", package, _ANSWERS, (DoesNotFit,))
     family: Family = guard.guarded(guard.call(kind.create, output, facts))
     return family
-
-
-def _of(kind: type) -> Answer:
-    def check(_: Guard, __: object, found: object) -> object:
-        if not isinstance(found, kind):
-            raise WrongAnswer(f"it returned a {type(found).__name__}, not a {kind.__name__}")
-        return found
-
-    return check
 
 
 def _detections(_: Guard, __: object, found: object) -> object:
@@ -214,9 +205,9 @@ def _detections(_: Guard, __: object, found: object) -> object:
 
 
 _ANSWERS: dict[str, Answer] = {
-    "create": _of(Family),
-    "transform": _of(ImageTransform),
-    "decode": _of(list),
+    "create": of_kind(Family),
+    "transform": of_kind(ImageTransform),
+    "decode": of_kind(list),
     "_candidates": _detections,
 }
 
@@ -232,8 +223,7 @@ def _try(
         for name in names:
             try:
                 if not output.dtype.startswith("float"):
-                    text = f"it holds {output.dtype}, not floating-point numbers"
-                    raise DoesNotFit(text)
+                    raise DoesNotFit(f"it holds {output.dtype}, not floating-point numbers")
                 fits.append(_create(name, output, facts))
             except answers as reason:
                 reasons.append(f"not {name} from {output.name}, because {reason}")

@@ -46,12 +46,10 @@ class YoloV10(YoloHead):
             refuse_other_heads(facts, end_to_end=True)
         certain, columns = facts.forced or facts.end_to_end, 6 + cls.more(output, facts)
         if len(output.shape) != 3 or output.shape[2] not in (columns, None if certain else columns):
-            text = f"the shape is not {cls.shape_text}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"the shape is not {cls.shape_text}")
         if not facts.forced and output.shape[1] in cell_counts(*facts.input_size):
-            text = f"{output.shape[1]} rows are one per grid cell"
-            raise DoesNotFit(text)
-        return cls(output, None if facts.names is None else len(facts.names), facts)
+            raise DoesNotFit(f"{output.shape[1]} rows are one per grid cell")
+        return cls(output, facts.named, facts)
 
     def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         return boxes

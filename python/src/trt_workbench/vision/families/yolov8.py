@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import Head, Place
-from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
     DecodeSettings,
@@ -19,6 +18,7 @@ from trt_workbench.vision.families.base import (
     DetectorFacts,
     DoesNotFit,
     cell_counts,
+    class_count,
     corners,
     refuse_other_heads,
 )
@@ -55,8 +55,7 @@ class YoloV8(YoloHead):
         if not facts.forced:
             refuse_other_heads(facts, end_to_end=False)
         if len(output.shape) != 3:
-            text = f"the shape is not {cls.shape_text}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"the shape is not {cls.shape_text}")
         _, rows, columns = output.shape
         more = cls.more(output, facts)
         try:
@@ -156,17 +155,7 @@ def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts
 
     `any_grid` takes anchors that are not the cells of a usual grid, as long as there are more of them than channels.
     """
-    named = None if facts.names is None else len(facts.names)
-    if channels is None and named is None:
-        text = "the shape has no class count, and the model has no class names"
-        raise DoesNotFit(text)
-    count = named if channels is None else channels - 4 - more
-    if count is None or count < 1:
-        text = f"{channels} channels leave no class after the box"
-        raise DoesNotFit(text)
-    if named is not None and count != named:
-        text = f"{channels} channels make {counted(count, 'class', 'classes')}, but the model names {named}"
-        raise DoesNotFit(text)
+    count = class_count(channels, 4 + more, facts, f"{channels} channels", "the box")
     usual = anchors is None or (facts.fixed_size and anchors in cell_counts(*facts.input_size))
     many = anchors is not None and channels is not None and anchors > channels
     if not usual and not (any_grid and many):

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import Head, ImageTransform, Place
-from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
     DecodeSettings,
@@ -21,6 +20,7 @@ from trt_workbench.vision.families.base import (
     Family,
     cell_counts,
     cells,
+    class_count,
     corners,
 )
 
@@ -56,20 +56,9 @@ class YoloX(Family):
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit."""
         if len(output.shape) != 3:
-            text = f"the shape is not {cls.shape_text}"
-            raise DoesNotFit(text)
+            raise DoesNotFit(f"the shape is not {cls.shape_text}")
         _, anchors, columns = output.shape
-        named = None if facts.names is None else len(facts.names)
-        if columns is None and named is None:
-            text = "the shape has no class count, and the model has no class names"
-            raise DoesNotFit(text)
-        count = named if columns is None else columns - 5
-        if count is None or count < 1:
-            text = f"rows of {columns} values leave no class after box and objectness"
-            raise DoesNotFit(text)
-        if named is not None and count != named:
-            text = f"rows of {columns} values make {counted(count, 'class', 'classes')}, but the model names {named}"
-            raise DoesNotFit(text)
+        count = class_count(columns, 5, facts, f"rows of {columns} values", "box and objectness")
         if not facts.forced:
             _refuse_lookalikes(columns, facts)
         _refuse_other_grids(anchors, facts)
@@ -151,11 +140,9 @@ def _is_raw(image: NDArray[np.float32], origin: NDArray[np.float32]) -> bool:
 
 def _refuse_lookalikes(columns: int | None, facts: DetectorFacts) -> None:
     if "ultralytics" in facts.exporter:
-        text = "the metadata names the exporter of Ultralytics, which has no YOLOX"
-        raise DoesNotFit(text)
+        raise DoesNotFit("the metadata names the exporter of Ultralytics, which has no YOLOX")
     if facts.names is None and columns == 84:
-        text = "rows of 84 values could also be a transposed yolov8 head with COCO's 80 classes"
-        raise DoesNotFit(text)
+        raise DoesNotFit("rows of 84 values could also be a transposed yolov8 head with COCO's 80 classes")
 
 
 def _refuse_other_grids(anchors: int | None, facts: DetectorFacts) -> None:
@@ -164,8 +151,6 @@ def _refuse_other_grids(anchors: int | None, facts: DetectorFacts) -> None:
     height, width = facts.input_size
     counts = cell_counts(height, width)
     if anchors % 3 == 0 and anchors // 3 in counts:
-        text = f"{anchors} rows are three anchors per cell: a YOLOv5 or YOLOv7 head, which is not supported"
-        raise DoesNotFit(text)
+        raise DoesNotFit(f"{anchors} rows are three anchors per cell: a YOLOv5 or YOLOv7 head, which is not supported")
     if anchors not in counts:
-        text = f"{anchors} rows do not match the grid cells of a {height}x{width} input"
-        raise DoesNotFit(text)
+        raise DoesNotFit(f"{anchors} rows do not match the grid cells of a {height}x{width} input")
