@@ -24,6 +24,12 @@ def test_finite_numbers_are_read(text: str, value: object) -> None:
     assert parse_json(text) == value
 
 
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    path.write_bytes(b'\xef\xbb\xbf["a"]')
+    assert (read_text(path), read_json(path), parse_json(read_bytes(path))) == ('["a"]', ["a"], ["a"])
+
+
 @pytest.mark.parametrize("size", [2**20, 2**28, MOST_TEXT, MOST_TEXT + 1, 2**40])
 @pytest.mark.parametrize("begin", [b"", b"{", b'{"a": [', b" " * 100])
 def test_room_without_content_costs_nothing(size: int, begin: bytes, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_by_order_needs_equal_counts() -> None:
 
 def test_a_file_of_classes(tmp_path: Path) -> None:
     path = tmp_path / "classes.txt"
-    path.write_text("Stop Sign\n-\n 1 \nperson\n\n")
+    path.write_text("\ufeffStop Sign\n-\n 1 \nperson\n\n")
     found = map_classes(4, None, CATEGORIES, str(path))
     assert found.ids[found.kept].tolist() == [13, 1, 1]
     assert found.kept.tolist() == [True, False, True, True]

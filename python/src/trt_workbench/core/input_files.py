@@ -118,13 +118,13 @@ def read_all(file: io.BufferedReader, path: Path, limit: int = MOST_BYTES) -> by
 
 
 def read_text(path: Path, limit: int = MOST_TEXT) -> str:
-    """Return the UTF-8 text in a regular file.
+    """Return the UTF-8 text in a regular file, without a byte order mark, which Windows' editors write.
 
     Raises:
         OSError: as `read_bytes`.
         UnicodeDecodeError: it is not UTF-8.
     """
-    return read_bytes(path, limit, text=True).decode("utf-8")
+    return read_bytes(path, limit, text=True).decode("utf-8-sig")
 
 
 def parse_json(

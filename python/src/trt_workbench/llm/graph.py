@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import onnx
 from trt_workbench.backends.torch.llm_model import REFUSALS
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.model.weights import weight_bytes
 
@@ -114,8 +114,8 @@ def export_graph(
         axes = {name: {axis: symbol for axis, symbol in dims.items() if axis} for name, dims in axes.items()}
     outputs = ["logits", *state_names(len(past) // 2)[1]]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder, torch.no_grad():
-        traced = Path(folder) / "traced.onnx"
+    with scratch_folder(f".{path.name}.", path.parent) as folder, torch.no_grad():
+        traced = folder / "traced.onnx"
         with (
             graphs.traceable_masks(padded=kind not in SLOTTED),
             graphs.traceable_experts(),

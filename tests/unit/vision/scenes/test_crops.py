@@ -28,7 +28,7 @@ def test_a_folder_is_written_once(tmp_path: Path) -> None:
     data = read_dataset(place.images, place.annotations)
     assert [one.name for one in data.categories] == sorted(CLASSES)
     assert len(data.images) == sum(len(scene(5, index)[2]) for index in range(3))
-    left = tmp_path / "v1" / ".val.killed.unfinished"
+    left = tmp_path / "v1" / ".val.unfinished.killed"
     left.mkdir()
     write_crops(tmp_path / "v1" / "val", images=9, seed=6)
     assert not left.exists()

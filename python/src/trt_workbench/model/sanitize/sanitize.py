@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,6 +13,7 @@ import numpy as np
 import onnx
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.constants import Array, constants
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
@@ -256,8 +255,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
         OSError: the folder is not writable or the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with scratch_folder(f".{path.name}.", path.parent) as staging:
         if weight_bytes(model) > MOST_WEIGHTS:
             data = path.with_name(f"{path.name}.data")
             _save_beside(model, staging / path.name, staging / data.name)
@@ -265,8 +263,6 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
         else:
             onnx.save(model, staging / path.name)
         (staging / path.name).replace(path)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:

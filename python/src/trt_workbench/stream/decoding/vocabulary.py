@@ -42,7 +42,7 @@ class Vocabulary:
             text = read_text(path)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageProblem(f"The tokens file cannot be read ({error}): {path}") from error
-        for place, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        for place, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
             found = _LINE.fullmatch(line)

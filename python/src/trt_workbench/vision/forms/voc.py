@@ -13,8 +13,8 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.image_files import is_image
-from trt_workbench.core.input_files import read_bytes, read_text
-from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, split_names
+from trt_workbench.core.input_files import read_bytes
+from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, read_lines, split_names
 
 _IMAGES = ("JPEGImages", "images")
 _MOST_BYTES = 2**26
@@ -132,13 +132,7 @@ def _listed(folder: Path, split: str | None, found: dict[str, _Labels]) -> tuple
 
 
 def _stems(file: Path) -> Iterator[str]:
-    try:
-        lines = read_text(file).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageProblem(
-            f"The list of the split cannot be read ({getattr(error, 'strerror', None) or error}): {file}"
-        ) from error
-    for line in lines:
+    for line in read_lines(file, "list of the split"):
         if text := _PRESENCE.sub("", line).strip():
             yield Path(text).stem if is_image(Path(text).name) else text
 

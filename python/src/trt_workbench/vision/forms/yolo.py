@@ -13,11 +13,10 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.image_files import images_below, is_image
-from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_files import read_yaml
 from trt_workbench.core.yaml_settings import Location
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, split_names
+from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, read_lines, split_names
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
 
 SUFFIXES = (".yaml", ".yml")
@@ -186,15 +185,9 @@ def _plain(path: Path) -> Path:
 
 def _from_list(file: Path, described: _Yaml, notes: list[str]) -> list[Path]:
     """Return the images that a .txt names, a line each."""
-    try:
-        lines = read_text(file).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageProblem(
-            f"The list of images cannot be read ({getattr(error, 'strerror', error)}): {file}"
-        ) from error
     found, moved = [], 0
-    for number, line in enumerate(lines, 1):
-        if not (text := line.strip()):
+    for number, text in enumerate(read_lines(file, "list of images"), 1):
+        if not text:
             continue
         if not is_image(Path(text).name) or "\0" in text:
             raise UsageProblem(f"{text!r:.80} is not the path of an image: {file}:{number}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.vision.scenes.scenes import CLASSES, HELD_OUT_IMAGES, HELD_OUT_SEED, scene
 
 CROPS_VERSION: Final = 1
@@ -39,13 +39,13 @@ def write_crops(folder: Path, images: int = HELD_OUT_IMAGES, seed: int = HELD_OU
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.parent / f".{folder.name}.lock"):
-        for left in folder.parent.glob(f".{folder.name}.*.unfinished"):
+        prefix = f".{folder.name}.unfinished."
+        for left in folder.parent.glob(f"{prefix}*"):
             shutil.rmtree(left)  # of a process that was killed
         if folder.exists():
             return
-        prefix, suffix = f".{folder.name}.", ".unfinished"
-        with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=folder.parent) as temporary:
-            unfinished = Path(temporary) / folder.name
+        with scratch_folder(prefix, folder.parent) as temporary:
+            unfinished = temporary / folder.name
             for name in CLASSES:
                 (unfinished / name).mkdir(parents=True)
             for index in range(images):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.vision.masks import annotation_of, tight_box
 from trt_workbench.vision.scenes.render import render
 from trt_workbench.vision.scenes.shapes import SHAPES
@@ -70,15 +70,16 @@ def write_dataset(root: Path, split: str, images: int = HELD_OUT_IMAGES, seed: i
     annotations, folder = root / "annotations" / f"instances_{split}.json", root / split
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f".{split}.lock"):
-        for left in root.glob(f".{split}.*.unfinished"):
+        prefix = f".{split}.unfinished."
+        for left in root.glob(f"{prefix}*"):
             shutil.rmtree(left)  # of a process that was killed
         info = _info(images, seed)
         if annotations.exists() or folder.exists():
             _require_same(annotations, info, root)
             if folder.exists():
                 return annotations
-        with tempfile.TemporaryDirectory(prefix=f".{split}.", suffix=".unfinished", dir=root) as temporary:
-            unfinished = Path(temporary) / split
+        with scratch_folder(prefix, root) as temporary:
+            unfinished = temporary / split
             unfinished.mkdir()
             document = _write_images(unfinished, images, seed) | {"info": info}
             # they say whose the folder is, so that one without them is never taken for ours
@@ -104,11 +105,10 @@ def _require_same(annotations: Path, info: dict[str, Any], root: Path) -> None:
     except (OSError, ValueError, LookupError, TypeError):
         found = None
     if found != info:
-        message = (
+        raise UsageProblem(
             "The folder for the generated scenes holds another or an unfinished dataset; "
             f"remove it or choose another folder: {root}"
         )
-        raise UsageProblem(message)
 
 
 def _write_images(folder: Path, images: int, seed: int) -> dict[str, Any]:
