@@ -11,10 +11,10 @@ import numpy as np
 from trt_workbench.core.counts import counted
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.elements import errors, is_finite
-from trt_workbench.core.errors import ComponentMissing, UsageProblem, reason_of
-from trt_workbench.core.launcher import package
+from trt_workbench.core.errors import UsageProblem, reason_of
 from trt_workbench.core.variables import keep_compiled_code
 from trt_workbench.model.llm_directory import LlmDirectory
+from trt_workbench.model.llm_known import imports_of_language_models
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -50,14 +50,9 @@ def load_causal_lm(
         DeviceFailure: there is not enough memory.
     """
     keep_compiled_code()
-    try:
+    with imports_of_language_models():
         import torch
         from transformers import AutoModelForCausalLM
-    except ImportError as error:
-        advice = package("transformers")
-        raise ComponentMissing(
-            f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
-        ) from error
     try:
         with quiet_transformers():
             model, info = AutoModelForCausalLM.from_pretrained(
