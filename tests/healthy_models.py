@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from tests.random_models import write_model
 
@@ -57,7 +56,8 @@ def half(model: Path) -> Path:
 
 def quantized(model: Path) -> Path:
     """Return the model with Q and DQ nodes around its products, calibrated on inputs as they are drawn."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+    from tests.in_onnxruntime import Samples
 
     from trt_workbench.backends.measure.inputs import random_inputs
     from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -72,18 +72,12 @@ def quantized(model: Path) -> Path:
     }
     shapes = model_space(specs, names, {"N": Range(2, 2, 2)}).case({}).shapes
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self._left = [random_inputs(specs, shapes, seed) for seed in range(4)]
-
-        def get_next(self) -> dict[str, np.ndarray[Any, Any]] | None:
-            return self._left.pop() if self._left else None
-
+    samples = Samples([random_inputs(specs, shapes, seed) for seed in range(4)])
     path = model.with_name(f"{model.stem}-int8.onnx")
     logging.disable(logging.WARNING)
     # 7 bits for weights: without VNNI, a processor's products of 8 bits overflow in 16 (onnxruntime's documentation)
     quantize_static(
-        model, path, Reader(), quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8,
+        model, path, samples, quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8, reduce_range=True, op_types_to_quantize=["MatMul", "Conv", "Gemm"],
     )  # fmt: skip
     logging.disable(logging.NOTSET)

@@ -8,23 +8,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, quantize_static
+from onnxruntime.quantization import quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from tests.in_app import trtw
+from tests.in_onnxruntime import Samples
 from typer.testing import Result
 
 from trt_workbench.core.records import read_records
 
 FP16, FP32, INT8 = (f"Row major linear {name}" for name in ("FP16", "FP32", "Int8 format"))
 MIXED = "int8+fp16 (67 % of layers int8, 33 % fp16)"
-
-
-class Images(CalibrationDataReader):
-    def __init__(self, side: int) -> None:
-        self.left = [np.full((1, 3, side, side), level, np.float32) for level in (0, 0.5, 1)]
-
-    def get_next(self) -> dict[str, Any] | None:
-        return {"images": self.left.pop()} if self.left else None
 
 
 def make(coco: Any, kind: str) -> None:
@@ -41,7 +34,9 @@ def make(coco: Any, kind: str) -> None:
         assert model.metadata_props == metadata
     onnx.save(model, coco.model)
     if kind == "int8":
-        quantize_static(coco.model, coco.model, Images(coco.side), op_types_to_quantize=["Conv"])
+        shape = (1, 3, coco.side, coco.side)
+        images = Samples([{"images": np.full(shape, level, np.float32)} for level in (0, 0.5, 1)])
+        quantize_static(coco.model, coco.model, images, op_types_to_quantize=["Conv"])
         quantised = onnx.load(coco.model)
         helper.set_model_props(quantised, {entry.key: entry.value for entry in model.metadata_props})
         onnx.save(quantised, coco.model)

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 from tests.cli.engines.common import infer, measuring, write_model
 from tests.in_app import stderr_of, trtw
+from tests.in_onnxruntime import outputs
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
@@ -23,11 +23,6 @@ def needs(backend: str) -> None:
         pytest.skip(f"{found.reason} {found.fix}")
 
 
-def reference(model: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return dict(zip([node.name for node in session.get_outputs()], session.run(None, inputs), strict=True))
-
-
 def outputs_of(document: dict[str, object]) -> Path:
     return next((Path(str(document["directory"])) / "outputs").iterdir())
 
@@ -39,7 +34,7 @@ def test_a_detector_says_what_onnx_runtime_says(backend: str, tmp_path: Path) ->
     np.save(tmp_path / "images.npy", images)
     document = infer(DETECTOR, "--backend", backend, "-i", tmp_path / "images.npy")
     found = np.load(outputs_of(document) / "output0.npy")[:, :20]  # below, boxes with nearly one score change places
-    want = reference(DETECTOR, {"images": images})["output0"][:, :20]
+    want = outputs(DETECTOR, {"images": images})["output0"][:, :20]
     np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3)
     assert document["benchmark"] is None
     assert document["model_sha256"] == hashlib.sha256(DETECTOR.read_bytes()).hexdigest()
@@ -53,7 +48,7 @@ def test_inputs_by_name_in_order_and_from_folders(
     x, y = np.load(arrays["x"]), np.load(arrays["y"])
     (tmp_path / "samples").mkdir()
     np.savez(tmp_path / "samples" / "s.npz", y=y, x=x)
-    want = reference(model, {"x": x, "y": y})
+    want = outputs(model, {"x": x, "y": y})
     forms = ((f"y={arrays['y']}", f"x={arrays['x']}"), (arrays["x"], arrays["y"]), (tmp_path / "samples",))
     for form in forms:
         document = infer(model, "--backend", backend, *(word for source in form for word in ("-i", source)))

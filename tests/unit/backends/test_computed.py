@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
+from tests.in_onnxruntime import Samples
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
@@ -24,13 +25,8 @@ TEXT = """g (float[N,3,16,16] x) => (float[N,10] y) {
 }"""
 
 
-class Samples(CalibrationDataReader):
-    def __init__(self) -> None:
-        self._left = 4
-
-    def get_next(self) -> dict[str, Any] | None:
-        self._left -= 1
-        return {"x": RNG.random((4, 3, 16, 16)).astype(np.float32)} if self._left >= 0 else None
+def samples() -> Samples:
+    return Samples([{"x": RNG.random((4, 3, 16, 16)).astype(np.float32)} for _ in range(4)])
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def test_pairs_around_every_operator_become_integer_kernels(
     network: Path, form: QuantFormat, *, per_channel: bool
 ) -> None:
     path = network.with_name("int8.onnx")
-    quantize_static(network, path, Samples(), quant_format=form, per_channel=per_channel)
+    quantize_static(network, path, samples(), quant_format=form, per_channel=per_channel)
     found = ran(path)
     assert (found["label"], found["source"], found["native"]) == ("int8", "optimised graph", 1.0)
 
@@ -71,14 +67,14 @@ def test_pairs_around_every_operator_become_integer_kernels(
 )
 def test_types_of_activations_and_weights(network: Path, activations: Any, weights: Any, label: str) -> None:
     path = network.with_name("a.onnx")
-    quantize_static(network, path, Samples(), activation_type=activations, weight_type=weights)
+    quantize_static(network, path, samples(), activation_type=activations, weight_type=weights)
     assert ran(path)["label"] == label
 
 
 def test_a_convolution_without_a_pair_behind_it_computes_in_fp32(network: Path) -> None:
     """As `trtw quantize` writes them, which is what TensorRT wants."""
     path = network.with_name("int8.onnx")
-    quantize_static(network, path, Samples(), extra_options={"ActivationSymmetric": True})
+    quantize_static(network, path, samples(), extra_options={"ActivationSymmetric": True})
     model = onnx.load(path)
     makers = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
@@ -128,7 +124,7 @@ def test_kernels_inside_branches_and_loops_count(tmp_path: Path) -> None:
 def test_a_gpu_session_reads_its_own_graph(network: Path) -> None:
     """With the one provider that every machine has."""
     path = network.with_name("int8.onnx")
-    quantize_static(network, path, Samples(), activation_type=QuantType.QInt16)
+    quantize_static(network, path, samples(), activation_type=QuantType.QInt16)
     cpu = "CPUExecutionProvider"
     extra = {name: option.default for name, option in SESSION_OPTIONS.items()}
     request = LoadRequest("ort-cuda", Model.open(path), Model.open(path), ((cpu, {}),), (cpu,), extra)
@@ -141,7 +137,7 @@ def test_a_gpu_session_reads_its_own_graph(network: Path) -> None:
 def test_pytorch_computes_integers_values_in_floats(network: Path, activations: Any) -> None:
     pytest.importorskip("torch")
     path = network.with_name("int8.onnx")
-    quantize_static(network, path, Samples(), activation_type=activations, weight_type=QuantType.QInt8)
+    quantize_static(network, path, samples(), activation_type=activations, weight_type=QuantType.QInt8)
     x = {"x": RNG.random((2, 3, 16, 16)).astype(np.float32)}
     with get_backend("torch").load(path) as session, OrtCpuBackend().load(path) as other:
         # one step of the last scale

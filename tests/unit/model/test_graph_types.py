@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+from onnxruntime.quantization import QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
+from tests.in_onnxruntime import Samples
 from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
@@ -36,15 +37,6 @@ def network(tmp_path: Path) -> Path:
     nodes = """{ [first] a = Conv(x, w1) b = Relu(a) [second] c = Conv(b, w2) d = Flatten(c)
       [last] y = MatMul(d, w3) }"""
     return save(tmp_path / "network.onnx", nodes, weights(w1=(4, 3, 3, 3), w2=(4, 4, 3, 3), w3=(64, 5)))
-
-
-class Samples(CalibrationDataReader):
-    def __init__(self) -> None:
-        self.left = 4
-
-    def get_next(self) -> dict[str, Any] | None:
-        self.left -= 1
-        return {"x": RNG.normal(0, 1, (1, 3, 8, 8)).astype(np.float32)} if self.left >= 0 else None
 
 
 def test_a_plain_model(network: Path) -> None:
@@ -75,7 +67,8 @@ def test_a_model_of_which_a_part_stays_in_fp32(network: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("operators", [None, ["Conv"]])
 def test_a_quantised_model(network: Path, tmp_path: Path, form: QuantFormat, operators: list[str] | None) -> None:
     path = tmp_path / "int8.onnx"
-    quantize_static(network, path, Samples(), quant_format=form, op_types_to_quantize=operators)
+    samples = Samples([{"x": RNG.normal(0, 1, (1, 3, 8, 8)).astype(np.float32)} for _ in range(4)])
+    quantize_static(network, path, samples, quant_format=form, op_types_to_quantize=operators)
     found = read_precision(Model.open(path))
     assert found.label == ("int8+fp32" if operators else "int8")
     assert found.shares == ({"int8": pytest.approx(2 / 3), "fp32": pytest.approx(1 / 3)} if operators else {"int8": 1})

@@ -6,11 +6,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+from tests.in_onnxruntime import run
 from tests.onnx_text import write_onnx
 from tests.random_models import write_model
 from tests.texts import held, refused
@@ -28,13 +28,6 @@ TYPES = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {name: RNG.standard_normal(shape).astype(np.float32) * 0.3 for name, shape in shapes.items()}
-
-
-def run(model: onnx.ModelProto, **inputs: np.ndarray) -> list[np.ndarray]:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)
 
 
 def lowered(path: Path, to: Any = "fp16", keep: tuple[str, ...] = ()) -> Lowered:
@@ -83,8 +76,8 @@ def test_a_network_with_its_inputs_and_outputs_in_fp32(tmp_path: Path, to: Any) 
     assert not result.kept
     assert not result.notes
     x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
-    ours = run(result.model if to == "fp16" else simulated(result.model), x=x)
-    for expected, got in zip(run(Model.open(path).load(), x=x), ours, strict=True):
+    ours = run(result.model if to == "fp16" else simulated(result.model), {"x": x})
+    for expected, got in zip(run(Model.open(path).load(), {"x": x}), ours, strict=True):
         assert got.dtype == np.float32
         difference = np.abs(got - expected).max() / np.abs(expected).max()
         assert 0 < difference < {"fp16": 2e-3, "bf16": 2e-2}[to]
@@ -100,7 +93,7 @@ def test_bf16_rounds_every_result_and_sums_products_in_fp32(tmp_path: Path) -> N
 
     (weight,) = (onnx.numpy_helper.to_array(one) for one in Model.open(path).load().graph.initializer)
     product = bf16(bf16(x) @ bf16(weight))
-    (found,) = run(simulated(lowered(path, "bf16").model), x=x)
+    (found,) = run(simulated(lowered(path, "bf16").model), {"x": x})
     assert np.mean(found == bf16(product * np.maximum(product, 0))) > 0.95  # the sums' order is the runtime's
 
 
@@ -118,7 +111,7 @@ def test_positions_stay_in_fp32(tmp_path: Path) -> None:
     assert found["angle"] == found["cos"][:1] * 2 == [TensorProto.FLOAT] * 2
     assert found["out"] == [TensorProto.FLOAT16] * 2
     inputs = {"ids": np.zeros(6001, np.int64), "x": np.ones((6001, 4), np.float32)}
-    assert np.abs(run(result.model, **inputs)[0] - run(Model.open(path).load(), **inputs)[0]).max() < 1e-3
+    assert np.abs(run(result.model, inputs)[0] - run(Model.open(path).load(), inputs)[0]).max() < 1e-3
 
 
 def test_a_normalisation_of_large_values_stays_finite(tmp_path: Path) -> None:
@@ -134,7 +127,7 @@ def test_a_normalisation_of_large_values_stays_finite(tmp_path: Path) -> None:
     assert {found[name][0] for name in ("square", "mean", "plus", "root")} == {TensorProto.FLOAT}
     assert found["norm"] == [TensorProto.FLOAT] * 2  # both are there in fp32, and runtimes fuse them so
     assert found["scaled"] == [TensorProto.FLOAT16] * 2
-    (got,), (expected,) = run(result.model, x=x), run(Model.open(path).load(), x=x)
+    (got,), (expected,) = run(result.model, {"x": x}), run(Model.open(path).load(), {"x": x})
     assert np.allclose(got, expected, rtol=5e-3)
 
 
@@ -172,7 +165,7 @@ def test_masks_become_the_largest_value_and_are_noted(tmp_path: Path) -> None:
     result = lowered(path)
     held(*result.notes)
     hidden = np.array([[True, True, False], [False, False, False]])
-    (found,) = run(result.model, x=np.zeros((2, 3), np.float32), seen=hidden)
+    (found,) = run(result.model, {"x": np.zeros((2, 3), np.float32), "seen": hidden})
     assert np.allclose(found, [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]], atol=1e-3)
 
 
@@ -191,7 +184,7 @@ def test_branches_and_what_they_capture(tmp_path: Path, *, flag: bool) -> None:
     for to in ("fp16", "bf16"):
         model = lowered(path, to).model
         model = simulated(model) if to == "bf16" else model
-        (got,), (expected,) = run(model, **inputs), run(Model.open(path).load(), **inputs)
+        (got,), (expected,) = run(model, inputs), run(Model.open(path).load(), inputs)
         assert np.abs(got - expected).max() < 2e-2
 
 
@@ -256,7 +249,7 @@ def test_nodes_in_no_order_are_cast_as_those_in_order(tmp_path: Path) -> None:
     backwards.CopyFrom(model)
     replace_nodes(backwards.graph, list(model.graph.node)[::-1])
     x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
-    one, other = (run(cast_model(each, "fp16").model, x=x) for each in (model, backwards))
+    one, other = (run(cast_model(each, "fp16").model, {"x": x}) for each in (model, backwards))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -281,6 +274,6 @@ def test_any_model_stays_sound(tmp_path_factory: pytest.TempPathFactory, seed: i
             if dtype == np.float32
             else random.integers(0, 2, shape).astype(dtype)
         )
-    for expected, got in zip(run(model, **inputs), run(result.model, **inputs), strict=True):
+    for expected, got in zip(run(model, inputs), run(result.model, inputs), strict=True):
         assert got.dtype == expected.dtype
         assert got.shape == expected.shape

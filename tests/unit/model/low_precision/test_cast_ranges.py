@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+from tests.in_onnxruntime import run
 from tests.onnx_text import write_onnx
 
 from trt_workbench.model.low_precision.cast import cast_model
@@ -18,20 +18,13 @@ from trt_workbench.model.opened import Model
 RNG = np.random.default_rng(0)
 
 
-def run(model: onnx.ModelProto, **inputs: np.ndarray) -> np.ndarray:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, inputs)[0])
-
-
 def both(path: Path, **inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the results of a model and of the same in fp16, in fp16's own arithmetic."""
     model = Model.open(path).load()
     low = cast_model(model, "fp16").model
     onnx.checker.check_model(low, full_check=True)
-    run(low, **inputs)  # loads as it is, too
-    return run(model, **inputs), run(simulated(low, ("fp16",)), **inputs)
+    run(low, inputs)  # loads as it is, too
+    return run(model, inputs)[0], run(simulated(low, ("fp16",)), inputs)[0]
 
 
 def check(path: Path, limit: float = 0.01, **inputs: np.ndarray) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+from tests.in_onnxruntime import Samples, run
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
@@ -100,7 +100,7 @@ def test_weights_have_a_scale_for_every_output_channel(block: Path, name: str, a
 def test_compact_weights_are_the_integers_and_compute_the_same(block: Path) -> None:
     feed = {"x": GENERATOR.standard_normal((1, 4, 8, 8)).astype(np.float32)}
     made = [quantised(block), quantised(block, compact=True)]
-    results = [run(model, feed) for model in made]
+    results = [run(model, feed, "ORT_ENABLE_BASIC") for model in made]
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
     initial = [{tensor.name for tensor in model.graph.initializer} for model in made]
@@ -108,25 +108,19 @@ def test_compact_weights_are_the_integers_and_compute_the_same(block: Path) -> N
     assert "w0" not in initial[1]
 
 
-def run(model: onnx.ModelProto, feed: dict[str, np.ndarray], level: str = "ORT_ENABLE_BASIC") -> list[np.ndarray]:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
-
-
 @pytest.mark.parametrize("to", ["int8", "fp8"])
 def test_the_result_is_near_the_float_model(block: Path, to: str) -> None:
     feed = {"x": GENERATOR.uniform(-1, 1, (1, 4, 8, 8)).astype(np.float32)}
     model, groups = prepare(Model.open(block))
-    expected = run(onnx.load(block), feed)
+    expected = run(onnx.load(block), feed, "ORT_ENABLE_BASIC")
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     names = [name for name in ranged_tensors(model, groups) if name != "x"]
     wide.graph.output.extend(onnx.helper.make_tensor_value_info(name, 1, None) for name in names)
-    seen = dict(zip(names, run(wide, feed)[2:], strict=True)) | feed
+    seen = dict(zip(names, run(wide, feed, "ORT_ENABLE_BASIC")[2:], strict=True)) | feed
     model = raise_opset(model, to, block)  # type: ignore[arg-type]
     insert_pairs(model, groups, {name: float(np.abs(one).max()) for name, one in seen.items()}, to)  # type: ignore[arg-type]
-    for one, other in zip(run(model, feed), expected, strict=True):
+    for one, other in zip(run(model, feed, "ORT_ENABLE_BASIC"), expected, strict=True):
         assert 0 < np.linalg.norm(one - other) / np.linalg.norm(other) < (0.04 if to == "int8" else 0.15)
 
 
@@ -134,7 +128,8 @@ def test_with_nothing_low_the_model_computes_the_same_bits(block: Path) -> None:
     feed = {"x": GENERATOR.standard_normal((1, 4, 8, 8)).astype(np.float32)}
     model, _ = prepare(Model.open(block))
     insert_pairs(model, (), {}, "int8")
-    for one, other in zip(run(model, feed), run(onnx.load(block), feed), strict=True):
+    expected = run(onnx.load(block), feed, "ORT_ENABLE_BASIC")
+    for one, other in zip(run(model, feed, "ORT_ENABLE_BASIC"), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -172,16 +167,10 @@ def test_integers_and_scales_are_those_of_onnx_runtimes_quantiser(tmp_path: Path
     arrays = {"w": weights()["w0"], "v": GENERATOR.standard_normal((8, 5)).astype(np.float32)}
     path = write_onnx(tmp_path / "m.onnx", text, arrays)
 
-    class Once(CalibrationDataReader):
-        def __init__(self) -> None:
-            self.left = [{"x": np.ones((1, 4, 8, 8), np.float32)}]
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            return self.left.pop() if self.left else None
-
+    samples = Samples([{"x": np.ones((1, 4, 8, 8), np.float32)}])
     symmetric = {"ActivationSymmetric": True, "WeightSymmetric": True}
     quantize_static(
-        path, tmp_path / "ort.onnx", Once(), quant_format=QuantFormat.QDQ, per_channel=True,
+        path, tmp_path / "ort.onnx", samples, quant_format=QuantFormat.QDQ, per_channel=True,
         weight_type=QuantType.QInt8, activation_type=QuantType.QInt8, extra_options=symmetric,
     )  # fmt: skip
     theirs = {one.name: numpy_helper.to_array(one) for one in onnx.load(tmp_path / "ort.onnx").graph.initializer}
@@ -294,5 +283,5 @@ def test_weights_of_several_matrices_have_one_scale(tmp_path: Path, shape: tuple
     weight = GENERATOR.standard_normal(shape).astype(np.float32)
     model = quantised(write_onnx(tmp_path / "stack.onnx", text, {"w": weight}))
     x = GENERATOR.standard_normal((2, 3, 4)).astype(np.float32)
-    (made,) = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (made,) = run(model, {"x": x})
     assert np.abs(made - x @ weight).max() < 0.2

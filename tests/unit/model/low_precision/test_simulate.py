@@ -6,12 +6,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
+from tests.in_onnxruntime import session
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import refused
 from tests.unit.model.low_precision.test_formats import mxfp8_values, nvfp4_values
@@ -30,13 +30,6 @@ from trt_workbench.model.opened import Model
 RNG = np.random.default_rng(0)
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
 BLOCKED: tuple[Any, ...] = ("mxfp8", "nvfp4")
-
-
-def session(model: onnx.ModelProto, level: str = "ORT_ENABLE_ALL") -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def bits(values: np.ndarray) -> np.ndarray:
@@ -261,10 +254,10 @@ def test_a_constant_that_branches_read_too(tmp_path: Path) -> None:
     }"""
     codes = np.arange(16).reshape(4, 4).astype(ml_dtypes.float8_e4m3fn)
     path = write_onnx(tmp_path / "branch.onnx", text, {"codes": codes, "scale": np.float32(0.5)}, opset=19)
-    session = ort.InferenceSession(simulated(onnx.load(path)).SerializeToString())
+    loaded = session(simulated(onnx.load(path)))
     x, wide = np.eye(4, dtype=np.float32), codes.astype(np.float32) / 2
     for flag, expected in ((True, x @ wide), (False, x + wide)):
-        y, z = session.run(None, {"x": x, "flag": np.array(flag)})
+        y, z = loaded.run(None, {"x": x, "flag": np.array(flag)})
         np.testing.assert_array_equal(y, expected)
         np.testing.assert_array_equal(z, x * wide)
 
@@ -280,10 +273,10 @@ def test_what_stands_before_a_branch_keeps_its_constants(tmp_path: Path, to: Any
     model, groups = prepare(Model.open(path))
     model = raise_opset(model, to, path)
     quantize_blocks(model, groups, to)
-    session = ort.InferenceSession(simulated(model).SerializeToString())
+    loaded = session(simulated(model))
     x = np.tile(np.float32([1, 2, 3, 4]), (4, 16))
     for flag, expected in ((True, x), (False, -x)):
-        (y,) = session.run(None, {"x": x, "flag": np.array(flag)})
+        (y,) = loaded.run(None, {"x": x, "flag": np.array(flag)})
         np.testing.assert_allclose(y, expected, rtol=0.1)
 
 

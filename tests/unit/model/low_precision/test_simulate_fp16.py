@@ -1,29 +1,19 @@
 """fp16 simulated in ONNX Runtime: its values and its infinities are those of PyTorch in fp16, whatever is fused."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto
 from tests.half_models import HALF, half_input, half_model
+from tests.in_onnxruntime import run
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.model.low_precision.simulate import simulated
 
 # What one rounding may be off by, some dozens of times.
 CLOSE = 2.0**-11 * 20
-
-
-def run(model: onnx.ModelProto, inputs: dict[str, Any], level: str = "ORT_ENABLE_ALL") -> list[np.ndarray]:
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    found: list[np.ndarray] = session.run(None, inputs)
-    return found
 
 
 def fp16(model: onnx.ModelProto) -> onnx.ModelProto:

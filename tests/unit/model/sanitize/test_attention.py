@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from tests.in_onnxruntime import run
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.model.attention_pattern import AttentionIndex
@@ -62,14 +62,6 @@ def attention(
     return model
 
 
-def run(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (y,) = session.run(["y"], {value.name: inputs[value.name] for value in session.get_inputs()})
-    return np.asarray(y)
-
-
 def inputs_of(
     rng: np.random.Generator, batch: int, heads: int, queries: int, keys: int, mask_queries: int
 ) -> dict[str, np.ndarray]:
@@ -109,7 +101,7 @@ def test_a_rule_keeps_the_function_for_any_mask_and_shape(rule: str, data: st.Da
     batch, keys = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     inputs = inputs_of(rng, batch, heads, queries, keys, mask_queries)
-    want, got = run(model, inputs), run(rewritten, inputs)
+    (want,), (got,) = run(model, inputs), run(rewritten, inputs)
     # scores that lie at -1e4 have an error of 1e-3 of their own
     padded = ~np.broadcast_to(inputs["allowed"].any(axis=-1), (batch, 1, queries))
     lost = np.broadcast_to(padded, want.shape[:3])
@@ -124,7 +116,7 @@ def test_a_rule_is_applied_once_by_its_name(rule: str, tmp_path: Path) -> None:
     model, report = sanitize(Model.open(path), [rule])
     assert report.changes == {rule: ["softmax"]}
     inputs = inputs_of(np.random.default_rng(0), 3, 2, 1, 5, 1)
-    np.testing.assert_allclose(run(model, inputs), run(onnx.load(path), inputs), atol=2e-2)
+    np.testing.assert_allclose(run(model, inputs)[0], run(path, inputs)[0], atol=2e-2)
 
 
 def names(model: onnx.ModelProto) -> Sequence[str]:
@@ -151,13 +143,8 @@ def test_tensors_that_are_outputs_keep_their_names_and_values() -> None:
     for name in ("masked", "shares", "same"):
         model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2, 1, "K"]))
     inputs = inputs_of(np.random.default_rng(0), 2, 2, 1, 5, 1)
-
-    def every(one: onnx.ModelProto) -> list[np.ndarray]:
-        session = ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"])
-        return list(session.run(None, inputs))
-
     for rule, rewritten in candidates(model):
         assert rule != "attention-query-doubled"  # it changes the inner shapes
         assert [value.name for value in rewritten.graph.output] == ["y", "masked", "shares", "same"]
-        for want, got in zip(every(model), every(rewritten), strict=True):
+        for want, got in zip(run(model, inputs), run(rewritten, inputs), strict=True):
             np.testing.assert_allclose(got, want, atol=2e-2, err_msg=rule)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from tests.in_onnxruntime import run
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
@@ -23,10 +23,6 @@ SIZES = "sizes that are not fixed (N); --dim NAME=VALUE fixes one"
 
 def text(nodes: str, inputs: str = "float[N,3] x", outputs: str = "float[N,3] y") -> str:
     return f"g ({inputs}) => ({outputs}) {{ {nodes} }}"
-
-
-def run(path: Path, inputs: dict[str, Any]) -> list[Any]:
-    return ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, inputs)
 
 
 def check(

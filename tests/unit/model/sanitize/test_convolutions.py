@@ -1,12 +1,9 @@
 """Convolutions over one dimension written over two, with ONNX Runtime as the judge."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from tests.in_onnxruntime import run
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.model.sanitize.convolutions import conv_2d
@@ -25,11 +22,6 @@ WEIGHTS = {
     "square": RANDOM.standard_normal((2, 4, 5, 5), np.float32),
     "seven": np.array(7, np.float32),
 }
-
-
-def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[np.ndarray]:
-    """Return what ONNX Runtime makes of inputs."""
-    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
 def check(nodes: str, changes: int, version: int = 17, w: str = "") -> onnx.ModelProto:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
+from tests.in_onnxruntime import run
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import refused
 
@@ -18,11 +18,6 @@ from trt_workbench.model.sanitize.doubles import double_to_float
 from trt_workbench.sanitize.parity import ParityRequest, check_parity, far_inputs
 
 DOUBLE, FLOAT, INT32, INT64 = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
-
-
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {"x": x})[0])
 
 
 def changed(text: str, **weights: object) -> tuple[onnx.ModelProto, onnx.ModelProto, list[str]]:
@@ -77,7 +72,7 @@ def test_what_passes_through_sequences_and_functions_stays(nodes: str) -> None:
     before = model.SerializeToString()
     assert double_to_float(model) == []
     assert model.SerializeToString() == before
-    run(model, np.ones(4, np.float32))
+    run(model, {"x": np.ones(4, np.float32)})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_what_fp32_holds_becomes_fp32_to_the_bit(kind: str, nodes: str, out: str
     x = bits.view(np.float32) if kind == "float" else bits.astype(np.int16)
     if out == "bool":
         x = np.nan_to_num(x)
-    np.testing.assert_array_equal(run(before, x), run(after, x))
+    np.testing.assert_array_equal(run(before, {"x": x})[0], run(after, {"x": x})[0])
 
 
 @settings(max_examples=60, deadline=None)
@@ -124,7 +119,7 @@ def test_any_chain_is_the_same_to_the_bit_or_stays(ops: list[str], kind: str, nu
     else:
         limits = np.iinfo(dtype)
         x = np.array([limits.min, limits.max, limits.max - 1, 0, 1, 2, 3, 100, limits.max // 3], dtype)
-    one, other = run(before, x), run(after, x)
+    (one,), (other,) = run(before, {"x": x}), run(after, {"x": x})
     inside = np.ones(len(x), bool)
     if target == INT64:  # what is not in the range of int64 has no defined value
         inside = np.abs(one.astype(np.float64)) < 2.0**62

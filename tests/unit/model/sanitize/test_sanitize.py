@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.in_onnxruntime import outputs
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
@@ -29,11 +29,6 @@ def write(
     return write_onnx(path, f"g (float[{shape}] x) => (float[{out or shape}] y) {{ {nodes} }}", weights)
 
 
-def run(path: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return dict(zip([node.name for node in session.get_outputs()], session.run(None, inputs), strict=True))
-
-
 def rewritten(path: Path, *names: str, **dims: int) -> tuple[onnx.GraphProto, SanitizeReport]:
     """Run rewrites and check that the result says the same, exactly."""
     model, report = sanitize(Model.open(path), names, SanitizeSettings(dims=dims))
@@ -41,7 +36,7 @@ def rewritten(path: Path, *names: str, **dims: int) -> tuple[onnx.GraphProto, Sa
     save_model(model, after)
     shape = [dims.get(dim, 2) if isinstance(dim, str) else dim for dim in onnx_shape(path)]
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    compare(path, after, run, [{"x": x}], rtol=0, atol=1e-6)
+    compare(path, after, outputs, [{"x": x}], rtol=0, atol=1e-6)
     return model.graph, report
 
 
@@ -86,7 +81,7 @@ def test_nodes_of_branches_and_functions_are_sorted(tmp_path: Path) -> None:
     onnx.checker.check_model(model, full_check=True)
     save_model(model, tmp_path / "after.onnx")
     x = np.float32([[-1, 2, -3], [4, -5, 6]])
-    assert (run(tmp_path / "after.onnx", {"x": x})["y"] == -np.abs(x)).all()
+    assert (outputs(tmp_path / "after.onnx", {"x": x})["y"] == -np.abs(x)).all()
 
 
 def test_nodes_in_a_circle_are_named(tmp_path: Path) -> None:
@@ -243,7 +238,7 @@ def test_the_check_fails_on_a_difference(tmp_path: Path) -> None:
     after = write(tmp_path / "b.onnx", "y = Relu(x)")
     x = -np.ones((2, 3), np.float32)
     with refused(CheckFailed):
-        compare(before, after, run, [{"x": x}], rtol=1e-4, atol=1e-5)
+        compare(before, after, outputs, [{"x": x}], rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_with_external_data(tmp_path: Path) -> None:
@@ -315,4 +310,4 @@ def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest
     for name in ("first.onnx", "second.onnx"):
         save_model(model, tmp_path / name)
         assert (tmp_path / f"{name}.data").stat().st_size == 3 * 40 * 40 * 4
-        compare(path, tmp_path / name, run, [{"x": x}], rtol=0, atol=0)
+        compare(path, tmp_path / name, outputs, [{"x": x}], rtol=0, atol=0)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
+from tests.in_onnxruntime import run
 from tests.onnx_text import write_onnx
 
 from trt_workbench.model.opened import Model
@@ -27,13 +27,7 @@ def shape_after(path: Path, nodes: str, *rewrites: str) -> list[int] | list[list
     save_model(model, after)
     for batch, time in ((2, 3), (5, 4)):
         fed = {name: np.random.default_rng(0).standard_normal((batch, time, 6), np.float32) for name in ("x", "other")}
-        want, got = (
-            ort.InferenceSession(one, providers=["CPUExecutionProvider"]).run(
-                None, {spec.name: fed[spec.name] for spec in ort.InferenceSession(one).get_inputs()}
-            )
-            for one in (path, after)
-        )
-        np.testing.assert_array_equal(got[0], want[0])
+        np.testing.assert_array_equal(run(after, fed)[0], run(path, fed)[0])
     known = {tensor.name: onnx.numpy_helper.to_array(tensor).tolist() for tensor in model.graph.initializer}
     made_by = {node.output[0]: node for node in model.graph.node}
     shape = made_by["y"].input[1]
