@@ -218,13 +218,13 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
         return said.read(name, ",".join(texts) if said.kind is str else texts)
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+    from trt_workbench.core.documents import reason_in
+
     try:
         return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError as error:
         numbers = value if isinstance(value, list | tuple) else [value]
         if said and numbers and all(type(one) in (str, int, float) for one in numbers):  # imgsz=640, classes=[0]
             return _checked(hint, [str(one) for one in numbers], name)
-        reason = error.errors(include_url=False)[0]["msg"]
-        raise UsageProblem(
-            f"The setting {name} is wrong: {reason[0].lower()}{reason[1:]}, not {value!r:.80}."
-        ) from error
+        reason = reason_in(error.errors(include_url=False)[0])
+        raise UsageProblem(f"The setting {name} is wrong: {reason}, not {value!r:.80}.") from error

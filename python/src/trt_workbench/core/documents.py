@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import ErrorDetails, to_jsonable_python
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import path_within, write_text
 from trt_workbench.core.input_files import open_regular, parse_json, read_text
@@ -44,6 +45,19 @@ def having(*keys: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def key_of(details: ErrorDetails) -> str:
+    """Return the key of a document at which pydantic refuses it, with dots; "" for the whole."""
+    return ".".join(map(str, details["loc"]))
+
+
+def reason_in(details: ErrorDetails) -> str:
+    """Return why pydantic refuses a value, for the middle of a sentence."""
+    if details["type"] == "too_short":
+        return f"it needs at least {counted(details['ctx']['min_length'], 'entry', 'entries')}"
+    message = details["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:] if details["type"] != "value_error" else message
 
 
 def read_document(path: Path, kind: type[T], advice: str = "") -> T:
@@ -153,11 +167,11 @@ def _validated(text: str, kind: Any, name: str, advice: str, place: object) -> A
     try:
         return _adapter(kind).validate_python(parse_json(text))
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False)
+        wrong = error.errors(include_url=False)
         # of another version everything else may differ, too
         first = next((one for one in wrong if one["loc"][-1:] == ("schema_version",)), wrong[0])
-        key, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-        what = f"is damaged{f' at {key}' if key else ''} ({message[:1].lower()}{message[1:]})"
+        key = key_of(first)
+        what = f"is damaged{f' at {key}' if key else ''} ({reason_in(first)})"
         if key.endswith("schema_version") and first["type"] != "missing":
             what = f"has schema version {first['input']!r:.40}, which this release does not read"
     except ValueError as error:

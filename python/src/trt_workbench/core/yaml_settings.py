@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import reason_in
 from trt_workbench.core.errors import LARGEST_NUMBER, UsageProblem
 
 Location = tuple[int | str, ...]
@@ -91,14 +91,14 @@ def _explain(
     # pydantic puts the branch of a union into the location, which no line of the file has
     location: Location = tuple(part for part in details["loc"] if not str(part).startswith(_BRANCHES))
     if not location:
-        return UsageProblem(f"The {noun} contradict each other: {_reason(details)}{f': {file}' if file else ''}")
+        return UsageProblem(f"The {noun} contradict each other: {reason_in(details)}{f': {file}' if file else ''}")
     name = ".".join(map(str, location))
     if option := options.get(str(location[0])):
-        return UsageProblem(f"Option {option}: {_reason(details)}.")
+        return UsageProblem(f"Option {option}: {reason_in(details)}.")
     line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
     where = f": {file}{f':{line}' if line else ''}" if file else ""
     if details["type"] != "extra_forbidden":
-        return UsageProblem(f"The setting {name} is wrong: {_reason(details)}{where}")
+        return UsageProblem(f"The setting {name} is wrong: {reason_in(details)}{where}")
     known = _known_keys(model, location[:-1])
     near = difflib.get_close_matches(str(location[-1]), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
@@ -116,14 +116,6 @@ def _deepest(found: Sequence[ErrorDetails]) -> ErrorDetails:
 
 def _nearness(details: ErrorDetails) -> tuple[int, bool]:
     return len(details["loc"]), not details["type"].endswith("_type")
-
-
-def _reason(details: ErrorDetails) -> str:
-    if details["type"] == "value_error":
-        return str(details["ctx"]["error"])
-    if details["type"] == "too_short":
-        return f"it needs at least {counted(details['ctx']['min_length'], 'entry', 'entries')}"
-    return details["msg"][0].lower() + details["msg"][1:]
 
 
 def _known_keys(model: type[BaseModel], location: Location) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.core.documents import Strict, append_lines, json_values, read_lines, write_json
+from trt_workbench.core.documents import Strict, append_lines, json_values, key_of, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import (
@@ -102,7 +102,7 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
     try:
         document, arrays = _judged(shards)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else repr(error)
+        what = key_of(error.errors()[0]) if isinstance(error, ValidationError) else repr(error)
         raise UsageProblem(
             f"shard.json or records.jsonl of a shard was changed ({what}): {shards.runs[0].directory.parent}"
         ) from error

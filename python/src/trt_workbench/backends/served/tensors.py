@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.served.datatypes import NUMPY
-from trt_workbench.core.documents import Open
+from trt_workbench.core.documents import Open, key_of
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 
 
@@ -86,7 +86,7 @@ def read_config(document: Any) -> ServedConfig | None:
     try:
         return ServedConfig.model_validate(document)
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
+        place = key_of(error.errors()[0])
         raise DeviceFailure(f"The server's configuration of the model is not of Triton's form, at {place}.") from error
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import key_of, read_document, reason_in
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.contract import Contract
@@ -155,10 +156,5 @@ def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
         yield ".".join(place), value
 
 
-def _place(error: Any) -> list[str]:
-    return [str(part) for part in error["loc"]]
-
-
-def _sentence(error: Any) -> str:
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(_place(error)) or 'the document'}: {message[:1].lower()}{message[1:]}"
+def _sentence(error: ErrorDetails) -> str:
+    return f"{key_of(error) or 'the document'}: {reason_in(error)}"
