@@ -136,8 +136,6 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
     ("words", "texts"),
     [
         (["--mode", "open-loop"], ["no mode 'open-loop'", "closed-loop"]),
-        (["--mode", "functional,functional"], ["distinct names"]),
-        (["--precision", "fp32,,fp16"], ["distinct names"]),
         (["--precision", "fp16"], ["ort-cpu", "fp16"]),
         (["--mode", "device"], ["keeps no state on a device"]),
         (["--input", "noise"], ["random, code, or a .npy, .wav or .flac file"]),

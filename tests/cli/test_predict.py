@@ -104,7 +104,7 @@ def test_classes_are_kept_by_name_or_index(coco: CocoSetup, classes: str, count:
 
 
 @pytest.mark.parametrize(
-    ("classes", "text"), [("sqare", "did you mean square?"), ("2", "no class '2'"), ("a,,b", "not 'a,,b'")]
+    ("classes", "text"), [("sqare", "did you mean square?"), ("2", "no class '2'"), (",", "not ','")]
 )
 def test_unknown_classes_are_refused(coco: CocoSetup, classes: str, text: str) -> None:
     coco.assert_refused(predict(coco.model, coco.images, "--classes", classes, "--output", coco.output), text)

@@ -211,11 +211,11 @@ def test_a_hop_of_unknown_length_is_asked_for(tmp_path: Path) -> None:
         assert StreamEvaluation(opened)._hop_seconds == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("text", ["0", "1,1", "-1", "1.5", "a", "", "5000", "1,,2", "٣"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "a", "", "5000", "٣"])
 def test_numbers_of_streams_that_cannot_be(text: str) -> None:
     with refused(UsageProblem):
         read_streams("--streams", text)
 
 
 def test_numbers_of_streams_are_ascending() -> None:
-    assert read_streams("--streams", "64, 1,8") == (1, 8, 64)
+    assert read_streams("--streams", "64, 1,8,,1") == (1, 8, 64)

@@ -19,7 +19,6 @@ from .ranking import repetition_medians as repetition_medians
 from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun
-from .settings import names as names
 from .sharding import merge_shards as merge_shards
 from .sharding import samples_of as samples_of
 from .view import Table as Table

@@ -6,26 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from trt_workbench.core.errors import UsageProblem, whole_number
-from trt_workbench.core.settings import Setting, pairs
+from trt_workbench.core.settings import Setting, names, pairs, sizes
 
 _MODEL = "Matrix of a model file"
-
-
-def names(option: str, text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas. Raises UsageProblem for an empty one."""
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not found:
-        raise UsageProblem(f"{option} takes comma-separated names, not {text!r}.")
-    return found
-
-
-def sizes(option: str, text: str) -> tuple[int, ...]:
-    """Return the sizes of a list with commas. Raises UsageProblem for another form."""
-    found = [whole_number(part.strip()) for part in text.split(",")]
-    if not all(found):
-        raise UsageProblem(f"{option} takes sizes from 1 on, separated by commas, such as 1,8, not {text!r}.")
-    return tuple(size for size in found if size)
 
 
 def sizes_by_name(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

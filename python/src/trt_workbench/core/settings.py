@@ -59,6 +59,26 @@ class Setting:
         return schema
 
 
+def parts(text: str) -> tuple[str, ...]:
+    """Return the parts of a list with commas, each once; blanks around them, and empty ones, do not count."""
+    return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+
+
+def names(option: str, text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas. Raises UsageProblem for an empty one."""
+    if not (found := parts(text)):
+        raise UsageProblem(f"{option} takes comma-separated names, not {text!r}.")
+    return found
+
+
+def sizes(option: str, text: str) -> tuple[int, ...]:
+    """Return the sizes of a list with commas. Raises UsageProblem for another form."""
+    found = tuple(whole_number(part) or 0 for part in parts(text))
+    if not found or not all(found):
+        raise UsageProblem(f"{option} takes sizes from 1 on, separated by commas, such as 1,8, not {text!r}.")
+    return tuple(dict.fromkeys(found))
+
+
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the values by name of a repeated option that takes NAME=VALUE; a name may hold an equals sign.
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.bench import names
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
-from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting
+from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting, names
 from trt_workbench.decide.variants import read_variants
 from trt_workbench.stream import RATES
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold

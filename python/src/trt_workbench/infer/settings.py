@@ -18,6 +18,7 @@ from trt_workbench.core.settings import (
     Setting,
     Shapes,
     Trust,
+    parts,
 )
 from trt_workbench.core.shard import gpu_numbers
 
@@ -60,7 +61,7 @@ def read_percentiles(option: str, text: str) -> tuple[float, ...]:
 
 def read_calls(option: str, text: str) -> tuple[str, ...]:
     """Return the ways named by a text such as `numpy,pinned`. Raises UsageProblem for one that there is not."""
-    found = tuple(dict.fromkeys(text.split(","))) if text else ()
+    found = parts(text)
     for name in found:
         if name not in CALLS:
             raise UsageProblem(f"{option} takes {', '.join(CALLS)}, separated by commas, not {name!r}.")

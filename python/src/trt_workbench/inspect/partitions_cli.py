@@ -20,6 +20,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
+from trt_workbench.core.settings import parts
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions
@@ -55,10 +56,9 @@ def partitions(
     from trt_workbench.model.opened import Model, checked_on_error
     from trt_workbench.model.partitions import PartitionRequest
 
-    excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
     opened = Model.open(model)
     with checked_on_error(opened):
-        found = get_backend(backend).partitions(PartitionRequest(model, predict, min_subgraph_size, excluded))
+        found = get_backend(backend).partitions(PartitionRequest(model, predict, min_subgraph_size, parts(exclude)))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)

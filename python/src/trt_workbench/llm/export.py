@@ -23,6 +23,7 @@ from trt_workbench.core.files import refuse_foreign, scratch_folder
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.kept import seal, sealed
 from trt_workbench.core.launcher import package
+from trt_workbench.core.settings import parts
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.llm.graph import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED, ExportedGraph, GraphKind, export_graph
@@ -314,7 +315,7 @@ def parse_graphs(text: str, known: Sequence[GraphKind]) -> tuple[GraphKind, ...]
     Raises:
         UsageProblem: a name is unknown, or there is none.
     """
-    names = [part.strip() for part in text.split(",") if part.strip()]
+    names = parts(text)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise UsageProblem(f"--graphs takes some of {', '.join(known)}, separated by commas, not {text!r}.")

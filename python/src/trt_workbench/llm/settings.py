@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from trt_workbench.core.errors import UsageProblem, whole_number
-from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Setting
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Setting, parts, sizes
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
 
@@ -31,10 +31,6 @@ Mode = Literal["perplexity", "generate", "generate-cached"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
-def _parts(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
 def read_backends(_: str, text: str) -> tuple[BackendChoice, ...]:
     """Return the backends of a list such as `torch,trt:fp16`. Raises UsageProblem as `parse_backends`."""
     from trt_workbench.llm.opening import parse_backends
@@ -44,23 +40,13 @@ def read_backends(_: str, text: str) -> tuple[BackendChoice, ...]:
 
 def read_modes(option: str, text: str) -> tuple[Mode, ...]:
     """Return what to compare, in the order of `MODES`. Raises UsageProblem for a mode that does not exist."""
-    chosen = _parts(text)
+    chosen = parts(text)
     if not chosen or (unknown := [mode for mode in chosen if mode not in MODES]):
         raise UsageProblem(
             f"{option} takes some of {', '.join(MODES)}, separated by commas, not {unknown[0] if chosen else text!r}; "
             f"speed is measured by `trtw bench llm`."
         )
     return tuple(mode for mode in MODES if mode in chosen)
-
-
-def read_sizes(option: str, text: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as `128,512`. Raises UsageProblem for another form."""
-    sizes = [whole_number(part) or 0 for part in _parts(text)]
-    if not sizes or not all(sizes):
-        raise UsageProblem(
-            f"{option} takes one number of tokens or several separated by commas, such as 128,512, not {text!r}."
-        )
-    return tuple(sizes)
 
 
 @dataclass(frozen=True)
@@ -113,7 +99,7 @@ class LlmSettings:
             "Tokens of the prompt; several lengths separated by commas.",
             flags="--prompt",
             kind=str,
-            read=read_sizes,
+            read=sizes,
             default="64",
         ),
     ] = (64,)

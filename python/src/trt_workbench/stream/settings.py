@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
-from trt_workbench.core.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, pairs, with_flags
+from trt_workbench.core.settings import (
+    AllowUnverified,
+    BackendOptions,
+    Device,
+    Seed,
+    Setting,
+    Trust,
+    names,
+    pairs,
+    with_flags,
+)
 
 if TYPE_CHECKING:
     from trt_workbench.backends.base import Backend
@@ -25,25 +35,18 @@ _PACED = "Streams in real time"
 _WORDS = "Transcription"
 
 
-def _several(option: str, text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise UsageProblem(f"{option} takes distinct names separated by commas, not {text!r}.")
-    return names
-
-
 def read_modes(option: str, text: str) -> tuple[str, ...]:
     """Return the modes of a list with commas, in their own order. Raises UsageProblem for another name."""
-    names = _several(option, text)
-    for name in names:
+    found = names(option, text)
+    for name in found:
         if name not in MODES:
             raise UsageProblem(f"{option} has no mode {name!r}; {did_you_mean(name, MODES)}")
-    return tuple(mode for mode in MODES if mode in names)
+    return tuple(mode for mode in MODES if mode in found)
 
 
 def read_streams(option: str, text: str) -> tuple[int, ...]:
     """Return numbers of streams of a list with commas, ascending. Raises UsageProblem for anything else."""
-    found = [whole_number(name) for name in _several(option, text)]
+    found = [whole_number(name) for name in names(option, text)]
     numbers = sorted(number for number in found if number is not None and 1 <= number <= MOST_STREAMS)
     if len(numbers) < len(found):
         raise UsageProblem(f"{option} takes numbers of streams from 1 to {MOST_STREAMS}, such as 1,4,16, not {text!r}.")
@@ -108,7 +111,7 @@ class StreamSettings:
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
     precision: Annotated[
         tuple[str, ...],
-        Setting("Precisions requested from the backend, such as fp32,fp16.", kind=str, read=_several, default="fp32"),
+        Setting("Precisions requested from the backend, such as fp32,fp16.", kind=str, read=names, default="fp32"),
     ] = ("fp32",)
     mode: Annotated[
         tuple[str, ...],

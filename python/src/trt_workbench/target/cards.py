@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.settings import parts
 
 TIME_LIMIT_S = 1800.0
 """Of one build, unless another is asked for."""
@@ -69,7 +70,7 @@ def architectures(names: str, served: Iterable[str]) -> tuple[Architecture, ...]
         UsageProblem: a name is not known, or nothing can be built for it.
     """
     wanted: dict[str, list[str]] = {}
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    for name in parts(names):
         wanted.setdefault(_architecture(name), []).append(name)
     if not wanted:
         raise UsageProblem("Option --gpu names no card; pass --gpu rtx5090 or --gpu sm120,sm89,sm86.")

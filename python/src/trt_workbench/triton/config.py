@@ -69,7 +69,7 @@ def step_config(
 
 def dynamic_batching(settings: TritonSettings) -> Config:
     """Return how requests are put together."""
-    preferred = {"preferred_batch_size": list(settings.preferred)} if settings.preferred else {}
+    preferred = {"preferred_batch_size": sorted(settings.preferred)} if settings.preferred else {}
     return {**preferred, "max_queue_delay_microseconds": settings.delay_us}
 
 
@@ -86,8 +86,8 @@ def _check(source: TritonSource, settings: TritonSettings) -> None:
         raise UsageProblem(f"{option} needs batches, and the first dimension of the model is not dynamic.")
     if settings.preferred and not settings.batching:
         raise UsageProblem("--preferred applies to the batches that --no-batching switches off.")
-    if settings.preferred and settings.preferred[-1] > source.most:
-        raise UsageProblem(f"--preferred {settings.preferred[-1]} is beyond the largest batch, {source.most}.")
+    if settings.preferred and max(settings.preferred) > source.most:
+        raise UsageProblem(f"--preferred {max(settings.preferred)} is beyond the largest batch, {source.most}.")
     if settings.cuda_graphs and not source.plan:
         raise UsageProblem("--cuda-graphs applies to TensorRT plans.")
     if settings.cuda_graphs and any(profile.values for profile in source.profiles):

@@ -6,18 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.core.errors import UsageProblem, whole_number
-from trt_workbench.core.settings import MORE, AllowUnverified, Setting
+from trt_workbench.core.settings import MORE, AllowUnverified, Setting, sizes
 
 _BATCHES, _BOXES = "Batches", "Ensemble"
-
-
-def read_sizes(option: str, text: str) -> tuple[int, ...]:
-    """Return sizes from a text such as `4,8`. Raises UsageProblem for another form."""
-    sizes = tuple(whole_number(part) or 0 for part in text.split(","))
-    if not all(sizes):
-        raise UsageProblem(f"{option} takes sizes of batches, such as 4,8, not {text!r}.")
-    return tuple(sorted(set(sizes)))
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class TritonSettings:
     ] = 100
     preferred: Annotated[
         tuple[int, ...],
-        Setting("Sizes of batches that are run at once, such as 4,8.", _BATCHES, kind=str, read=read_sizes),
+        Setting("Sizes of batches that are run at once, such as 4,8.", _BATCHES, kind=str, read=sizes),
     ] = ()
     instances: Annotated[int, Setting("Instances of the model on each GPU.", min=1)] = 1
     cuda_graphs: Annotated[bool, Setting("Capture CUDA graphs: 1, powers of two, and the largest batch.", MORE)] = False

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, ServerUrl, Setting
+from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, ServerUrl, Setting, names
 
 _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
@@ -131,20 +130,12 @@ class CocoSettings(DetectorSettings):
     seed: Seed = 0
 
 
-def read_classes(option: str, text: str) -> tuple[str, ...]:
-    """Return the parts of a list with commas. Raises UsageProblem if one is empty."""
-    parts = tuple(part.strip() for part in text.split(","))
-    if not all(parts):
-        raise UsageProblem(f"{option} takes class names or indices separated by commas, not {text!r}.")
-    return parts
-
-
 @dataclass(frozen=True)
 class PredictSettings(DetectorSettings):
     """How objects are looked for; None where the default is to be chosen."""
 
     conf: Annotated[float, Setting("Score threshold of the boxes shown.", min=0.0, max=1.0)] = SCORE_THRESHOLD
     classes: Annotated[
-        tuple[str, ...], Setting("Classes to keep, by name or index, such as person,2.", kind=str, read=read_classes)
+        tuple[str, ...], Setting("Classes to keep, by name or index, such as person,2.", kind=str, read=names)
     ] = ()
     limit: Annotated[int | None, Setting("Process at most this many images and frames.", min=1)] = None

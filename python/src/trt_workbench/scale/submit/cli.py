@@ -10,6 +10,7 @@ import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
 from trt_workbench.console.drawing import draw
+from trt_workbench.core.settings import names
 from trt_workbench.scale.submit.settings import To
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def submit(
     if check_node:
         check(read_array(file))
         return
-    types = [name.strip() for name in gpu_types.split(",")] if gpu_types is not None else []
+    types = () if gpu_types is None else names("--gpu-types", gpu_types)
     arrays, scheduler = arrays_of(load_run_file(file), types), scheduler_of(to)
     if run:
         for array in arrays:
