@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.in_app import measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
+
+from trt_workbench.core.records import Record
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -255,6 +259,45 @@ def test_several_builds_are_measured_in_turns_and_their_spread_is_shown(
     stdout_of("bench", run / "config.json", "--output", again)  # the configuration says the builds
     assert len(json.loads((again / "builds.json").read_text())["groups"]) == 2
     assert len((tmp_path / "log").read_text().splitlines()) == 6
+
+
+@pytest.mark.usefixtures("doubled", "model")
+def test_a_resumed_run_has_the_builds_of_one_that_nothing_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where engines are gone by then: what was measured on one is measured again on the one that is built."""
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0,1.4,1.3,1.6")
+    monkeypatch.setenv("TRTW_DOUBLE_LOG", str(tmp_path / "log"))
+    whole = tmp_path / "whole"
+    text = one_runtime(tmp_path, "{backend: trt}").read_text().replace(", {backend: ort-cpu}", "")
+    config = tmp_path / "bench.yaml"
+    config.write_text(text)
+    stdout_of("bench", config, "--builds", 3, "--output", whole)
+
+    def resumed(name: str) -> tuple[list[Record], dict[str, Any]]:
+        """Of the second repetition one build was measured before the end."""
+        run = shutil.copytree(whole, tmp_path / name)
+        lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
+        (run / "records.jsonl").write_text("".join(lines[:4]))
+        stdout_of("bench", "--resume", run)
+        (group,) = json.loads((run / "builds.json").read_text())["groups"]
+        return measured(run), group
+
+    records, group = resumed("engines")
+    assert {"groups": [group]} == {"groups": json.loads((whole / "builds.json").read_text())["groups"]}
+    assert sorted((one.key, one.repetition) for one in records) == sorted(
+        (one.key, one.repetition) for one in measured(whole)
+    )
+    assert len((tmp_path / "log").read_text().splitlines()) == 3
+
+    shutil.rmtree(tmp_path / "out" / "engines")
+    records, group = resumed("none")
+    assert len(records) == 6
+    for build in group["builds"]["builds"]:
+        mine = [one for one in records if one.swept["build_number"] == build["number"]]
+        assert {one.provenance["plan_sha256"] for one in mine} == {build["engine_sha256"]}
+    assert {1.6, 1.9} < {round(build["latency_ms"], 1) for build in group["builds"]["builds"]}
+    held(group["note"])
 
 
 @pytest.mark.usefixtures("model")

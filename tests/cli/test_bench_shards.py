@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.cli.test_bench import MEASURE, write_model
+from tests.cli.test_bench_input import doubled  # noqa: F401 - a fixture
 from tests.in_app import json_of, measured, stderr_of, stdout_of
 from tests.shards import edited, with_other_digit
 from tests.texts import held
@@ -47,6 +48,32 @@ def test_shards_are_whole_sweeps_and_merge_to_one_report(config: Path, tmp_path:
     assert "Merged from 3 shards of 3." in (tmp_path / "merged" / "report.html").read_text()
     parts = [stdout_of("bench", config, "--dry-run", "--shard", f"{index}/3").splitlines() for index in range(3)]
     assert [line for part in parts for line in part] == listed
+
+
+@pytest.mark.usefixtures("doubled")
+def test_several_builds_of_shards_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All builds of a model are in one shard, where they take turns; engines are in the cache of the first run."""
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0,1.4")
+    monkeypatch.setenv("TRTW_DOUBLE_LOG", str(tmp_path / "log"))
+    write_model(tmp_path / "a.onnx")
+    write_model(tmp_path / "b.onnx", axis=1)
+    config = tmp_path / "bench.yaml"
+    config.write_text(
+        MEASURE
+        + "models: {a: {path: a.onnx}, b: {path: b.onnx}}\n"
+        + "runtimes: [{backend: trt}]\nscenarios: {s: {kind: arrays}}\n"
+    )
+    words = ("bench", config, "--builds", 3)
+    stdout_of(*words, "--output", tmp_path / "one")
+    for index in range(2):
+        stdout_of(*words, "--shard", f"{index}/2", "--output", tmp_path / "shards" / str(index))
+    printed = stdout_of("merge", tmp_path / "shards", "-o", tmp_path / "merged")
+    assert len((tmp_path / "log").read_text().splitlines()) == 6
+    one, merged = (json.loads((tmp_path / name / "builds.json").read_text()) for name in ("one", "merged"))
+    assert merged == one
+    assert [group["label"] for group in merged["groups"]] == ["s, a b1, trt", "s, b b1, trt"]
+    assert "3 builds without each other's timings: 1.300 to 1.700 ms" in " ".join(printed.split())
+    assert "Several builds: s, b b1, trt" in (tmp_path / "merged" / "report.html").read_text()
 
 
 def test_what_is_missing_is_said_and_changes_are_found(config: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,6 +27,8 @@ from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.records import read_records
 from trt_workbench.decide import run as decide_run
 from trt_workbench.decide.cli import _require_a_lower_one
+from trt_workbench.decide.run import DecideRun
+from trt_workbench.decide.tried import DraftRow
 from trt_workbench.quantize import Candidates
 from trt_workbench.vision.scenes import dataset as embedded
 
@@ -371,6 +374,48 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     assert before[0] in read_records(second / "records.jsonl")
     trtw("decide", *words, "--seed", 1, "--batch", 2, "--resume", first, "--output", third)  # asked for in another way
     assert len(list((third / "logs").glob("score-*.log"))) == 2
+
+
+def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt loses nothing of an earlier run, and what was measured on an engine that is gone is not mixed."""
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0,1.4,1.3")
+    words = (*relu(tmp_path), "--precisions", "fp32,fp16", "--backends", "trt", "--repetitions", 4, "--builds", 2)
+    run, answered, done = tmp_path / "run", DecideRun._answered, list[str]()
+
+    def interrupted(self: DecideRun, one: DraftRow, *more: Any) -> dict[str, Any]:
+        if len(done) == at:
+            raise KeyboardInterrupt
+        done.append(one.runtime)
+        return answered(self, one, *more)
+
+    monkeypatch.setattr(DecideRun, "_answered", interrupted)
+    at = 3
+    assert trtw("decide", *words, "--output", run).exit_code == 130
+    at = 7  # all rows are there
+    trtw("decide", *words, "--resume", run)
+    assert len(builds.read_text().splitlines()) == 4
+    whole, records = (run / "builds.json").read_text(), (run / "records.jsonl").read_text()
+    at = 8
+    assert trtw("decide", *words, "--resume", run).exit_code == 130
+    assert sorted((run / "records.jsonl").read_text()) == sorted(records)
+    assert len(list((run / "scores").glob("*/trt/build-*/row.json"))) == 4
+    shutil.rmtree(tmp_path / "out" / "engines")
+    at = -1
+    trtw("decide", *words, "--resume", run)
+    assert len(builds.read_text().splitlines()) == 4  # nothing was built again
+    first, second = (json.loads(text)["groups"] for text in (whole, (run / "builds.json").read_text()))
+    assert [one["builds"] for one in second] == [one["builds"] for one in first]
+    assert len(read_records(run / "records.jsonl")) == 16
+    assert {row["state"] for row in rows(run).values()} == {"measured"}
+    lines = [one for one in records.splitlines() if "build-2" not in one or '"repetition": 3' not in one]
+    (run / "records.jsonl").write_text("\n".join(lines) + "\n")
+    trtw("decide", *words, "--resume", run)
+    assert len(builds.read_text().splitlines()) == 6  # build 2 of each row lacks a latency
+    for one in read_records(run / "records.jsonl"):
+        precision, number = one.runtime.split("-")[1], one.runtime[-1]
+        row = json.loads((run / "scores" / precision / "trt" / f"build-{number}" / "row.json").read_text())
+        assert one.provenance["plan_sha256"] == row["answer"]["provenance"]["plan_sha256"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from tests.in_app import stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
+from trt_workbench.core.builds import BuildGroups, Builds, BuiltGroup, OneBuild, builds_of
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.workers import Ended
 from trt_workbench.upgrade import side
@@ -26,6 +28,12 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 WORDS = ("first.onnx", "second.onnx", "--to", ".", "--backend", "ort-cpu", "--quick", "--repetitions", 1)
 STEPS = 8
 """Of two models in two stacks: each verified and timed."""
+SEVERAL = BuildGroups(
+    groups=tuple(
+        BuiltGroup(label=f"{name}, after", builds=Builds.chosen([OneBuild(number=1), OneBuild(number=2)]))
+        for name in ("first", "second")
+    )
+)
 Command = Callable[[int, Sequence[str]], Ended]
 
 
@@ -159,6 +167,7 @@ def test_what_is_finished_is_not_done_again(
     assert "So far safe: 1 model" in (run / "report.html").read_text()
     assert "Interrupted before 1 model: second." in (run / "report.html").read_text()
     assert str(run) in result.stderr  # where it is kept
+    write_json(run / "builds.json", SEVERAL)
     first, done = run_of(run)["run_id"], len(commands.outputs)
     said = stdout_of(
         "upgrade",
@@ -168,6 +177,7 @@ def test_what_is_finished_is_not_done_again(
     )
     assert {place[1] for place in commands.outputs[done:]} == {"second"}
     assert without_parts(run) == without_parts(whole / "run")
+    assert builds_of(run) == SEVERAL.groups[:1]  # of the second there were none
     assert run_of(run)["status"] == "complete"
     models = json.loads((run / "upgrade.json").read_text())["models"]
     assert [one["run_id"] for one in models] == [first, run_of(run)["run_id"]]

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.records import record
+from tests.texts import held
 
 from trt_workbench.core.records import Record
 from trt_workbench.decide.builds import joined
@@ -33,6 +34,18 @@ def test_every_repetition_of_the_series_is_of_another_build() -> None:
     assert {one.runtime for one in series} == {"trt-fp16"}
     assert [one.builds.kept for one in groups] == [1]
     assert groups[0].label == "fp16 on trt"
+
+
+def test_builds_that_took_no_turns_are_named_as_such() -> None:
+    tried = drafts(1, 2)
+    records = [
+        one.model_copy(update={"group": group})
+        for one in measured(tried, 2.0, 1.0)
+        for group in [f"part-{1 if one.runtime == tried[0].runtime and one.repetition else 2}"]
+    ]
+    assert "turns" not in joined(tried, records)[2][0].note  # they did in the first repetition
+    apart = [one for one in records if one.repetition]
+    held(joined(tried, apart)[2][0].note)
 
 
 def test_a_row_of_one_build_is_left_as_it_is() -> None:

@@ -64,7 +64,22 @@ def test_more_repetitions_than_were_asked_for_where_those_tell_nothing() -> None
     found = timing(ROWS, 3, None)
     assert found.repetitions == 5
     held(*found.words)
-    assert wanted(18, 9) == 10
-    assert (wanted(6, 0), wanted(0, 9), wanted(1, 2)) == (0, 0, 2)
+    places = [DraftRow("fp32", f"runtime{number}") for number in range(18)]
+    assert wanted(places, 9) == 10
+    assert (wanted(places, 0), wanted([], 9), wanted(places[:1], 2)) == (0, 0, 2)
+
+
+def test_all_builds_of_a_row_are_one_row_and_what_is_measured_takes_no_time() -> None:
+    builds = [DraftRow(name, "trt", build=number) for name in ("fp32", "fp16", "int8") for number in range(1, 9)]
+    assert wanted(builds, 9) == 9
+    before = measuring_s(builds, 9)
+    for one in builds[:8]:
+        one.measured = 9
+    builds[8].lost = True
+    assert measuring_s(builds, 9) == pytest.approx(before * 15 / 24)
+    assert timing(builds, 9, measuring_s(builds[:10], 9) + 0.1).rows == (*builds[:9], builds[9])
+
+
+def test_nothing_is_timed_where_nobody_asks() -> None:
     assert timing(ROWS, 0, None).rows == ()
     assert timing([], 9, None).rows == ()

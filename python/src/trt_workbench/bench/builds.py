@@ -13,10 +13,12 @@ from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import repetition_medians
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.records import Record
 from trt_workbench.core.verification import WRONG
-from trt_workbench.engine.layer_choices import differences
+from trt_workbench.engine.layer_choices import ABSENT, differences
 
+_APART = "Not all of these builds took turns: what changed from one time of measuring to the other is in the spread."
 _NONE: Mapping[int, float] = MappingProxyType({})
 
 
@@ -60,8 +62,12 @@ def built_group(label: str, records: Mapping[int, Sequence[Record]], scores: Map
     """
     builds = Builds.chosen([_one_build(number, each, scores.get(number)) for number, each in records.items()])
     plans = {number: plan for number, each in records.items() if (plan := next(filter(None, map(_plan, each)), None))}
-    layers, note = differences(plans)
-    return BuiltGroup(label=label, builds=builds, layers=layers, note=note)
+    here = all(hash_file(plan) == sha256 if plan.is_file() else False for plan, sha256 in plans.values())
+    layers, note = differences({number: plan for number, (plan, _) in plans.items()}) if here else ((), ABSENT)
+    turns = {frozenset(one.group for one in each if one.status == "ok") for each in records.values()} - {frozenset()}
+    apart = bool(turns) and not frozenset.intersection(*turns)
+    notes = [note] * bool(note) + [_APART] * apart
+    return BuiltGroup(label=label, builds=builds, layers=layers, note=" ".join(notes))
 
 
 def _of_runtime(label: str, records: Sequence[Record]) -> BuiltGroup:
@@ -81,7 +87,7 @@ def _one_build(number: int, records: Sequence[Record], score: float | None) -> O
     verdicts = [WRONG] if any(one.status == "wrong" for one in records) else marks
     return OneBuild(
         number=number,
-        engine_sha256=next((str(one.provenance["plan_sha256"]) for one in records if _plan(one)), None),
+        engine_sha256=next((plan[1] for one in records if (plan := _plan(one))), None),
         latency_ms=median(times) if times else None,
         relative_l2=max(errors, default=None),
         verdict=next(iter(verdicts), None),
@@ -89,6 +95,6 @@ def _one_build(number: int, records: Sequence[Record], score: float | None) -> O
     )
 
 
-def _plan(record: Record) -> Path | None:
-    plan = record.provenance.get("plan")
-    return Path(str(plan)) if plan and record.provenance.get("plan_sha256") else None
+def _plan(record: Record) -> tuple[Path, str] | None:
+    plan, sha256 = (record.provenance.get(name) for name in ("plan", "plan_sha256"))
+    return (Path(str(plan)), str(sha256)) if plan and sha256 else None

@@ -8,10 +8,11 @@ import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trt_workbench.bench.config import DEFAULT_IMGSZ, LLM_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
+from trt_workbench.core.builds import BUILD
 from trt_workbench.core.errors import UsageProblem
 
 IMAGE_SIDES = ("height", "width")
@@ -137,6 +138,31 @@ def schedule(points: Sequence[Point], repetitions: int, seed: int) -> list[tuple
         order.shuffle(shuffled)
         rounds += [(point, repetition) for point in shuffled]
     return rounds
+
+
+def batches(points: Sequence[Point], most: int) -> Iterator[list[Point]]:
+    """Yield what is loaded at one time: so many points at most, all builds of one request together if they fit."""
+    batch: list[Point] = []
+    for _, group in itertools.groupby(points, _request):
+        builds = list(group)
+        if batch and len(batch) + len(builds) > most:
+            yield batch
+            batch = []
+        batch += builds
+        while len(batch) > most:
+            yield batch[:most]
+            batch = batch[most:]
+    if batch:
+        yield batch
+
+
+def _request(point: Point) -> str:
+    """Return what is the same for all builds of one request, and for nothing else."""
+    if BUILD not in point.options:
+        return point.key
+    options = {name: value for name, value in point.options.items() if name != BUILD}
+    swept = {name: value for name, value in point.swept.items() if name != BUILD}
+    return replace(point, options=options, swept=swept, runtime="", entry="").key
 
 
 def _fits(label: str, pattern: str) -> bool:

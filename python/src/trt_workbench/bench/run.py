@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -20,7 +20,7 @@ from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.builds import built_groups
 from trt_workbench.bench.config import BenchConfig
-from trt_workbench.bench.matrix import Point, Work, ranges, schedule
+from trt_workbench.bench.matrix import Point, Work, batches, ranges, schedule
 from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import TARGET
@@ -105,8 +105,8 @@ class BenchRun:
             for point in [point for point in served if self._is_saturated(point)]:
                 self._write_off(point, "skipped", "throughput no longer increased at a smaller batch", None)
             fresh = [point for point in served if not self._is_saturated(point)]
-            for start in range(0, len(fresh), self.config.processes):
-                self._measure_together(fresh[start : start + self.config.processes])
+            for batch in batches(fresh, self.config.processes):
+                self._measure_together(batch)
 
     def _measure_together(self, points: Sequence[Point]) -> None:
         rounds = schedule(points, self.config.repetitions, self.config.seed)
@@ -115,9 +115,28 @@ class BenchRun:
         self._group = f"{self._run}-{next(self._groups)}"
         with contextlib.ExitStack() as stack:
             loaded = self._load_all(list({point.key: point for point, _ in order}.values()), stack)
+            if forgotten := self._forget_other_engines(loaded.values()):
+                self._finished -= forgotten
+                order = [one for one in rounds if (one[0].key, one[1]) not in self._done]
             for repetition, members in itertools.groupby(order, lambda one: one[1]):
                 right = [loaded[point.key] for point, _ in members if point.key in loaded]
                 self._round([one for one in right if not one.is_wrong], repetition, stack)
+
+    def _forget_other_engines(self, loaded: Iterable[_Loaded]) -> int:
+        """Drop what the earlier run measured on other engines of these points, and return how many records it was.
+
+        An engine that is no longer in the cache is built again, and is another one.
+        """
+        now = {one.point.key: one.facts["provenance"].get("plan_sha256") for one in loaded}
+        other = [one for one in self.kept if one.key in now and one.provenance.get("plan_sha256") != now[one.key]]
+        if other:
+            dropped = {(one.key, one.repetition) for one in other}
+            self._done -= dropped
+            rest = [one for one in read_records(self._records) if (one.key, one.repetition) not in dropped]
+            self._records.unlink()
+            if rest:
+                append_lines(self._records, rest)
+        return len(other)
 
     def _load_all(self, points: Sequence[Point], stack: contextlib.ExitStack) -> dict[str, _Loaded]:
         """Return those that could be loaded, by key; the others become failed records."""

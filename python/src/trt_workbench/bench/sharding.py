@@ -10,6 +10,7 @@ from typing import Any, Final
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point
 from trt_workbench.bench.model_files import model_files
+from trt_workbench.core.builds import FILE, BuildGroups, builds_of
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
@@ -70,6 +71,9 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
                 shutil.copyfile(samples_of(one.directory, record), folder / record.samples)
         append_lines(folder / "records.jsonl", records)
         count += len(records)
+    # of builds that one shard measured in turns: all of a sweep are in one; their engines may be where it ran
+    if groups := [group for one in shards.runs for group in builds_of(one.directory)]:
+        write_json(folder / FILE, BuildGroups(groups=tuple(sorted(groups, key=lambda one: one.label.split(", ")))))
     if not count:
         raise UsageProblem(f"Nothing is measured in these shards: {shards.runs[0].directory.parent}")
     return {"schema_version": 1, "records": count, "notes": [shards.text, *notes], "shards": shards.facts()}

@@ -148,6 +148,8 @@ def _failure(one: DraftRow, records: Sequence[Record]) -> str | None:
 
 def _size(one: DraftRow) -> int | None:
     """Return the size of the engine that was built, or else of the model file with its weights."""
+    if manifest := one.provenance.get("manifest"):  # the plan of an earlier run may be gone
+        return int(manifest["engine"]["size_bytes"])
     plan = one.provenance.get("plan")
     if plan and Path(str(plan)).is_file():
         return Path(str(plan)).stat().st_size

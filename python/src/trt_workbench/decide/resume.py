@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,19 +45,31 @@ class Earlier:
         """
         self._directory, self._folder = directory, folder
         self._here = circumstances(cuda=True)
-        self._taken: set[str] = set()
+        self._asked_for: set[str] = set()
+        self._measured = [one for one in records_in(directory) if one.status == "ok"] if directory else []
+        self._most = max(Counter(one.runtime for one in self._measured).values(), default=0)
 
-    def take(self, one: DraftRow, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the worker's answer for a row that was scored as it is asked now, with its files; else None."""
+    def take(self, one: DraftRow, request: Mapping[str, Any], repetitions: int) -> dict[str, Any] | None:
+        """Return the worker's answer for a row that was scored as it is asked now, with its files; else None.
+
+        A row whose engine is not here any more has to have so many latencies, and as many as any other of that run:
+        what is built again is another engine.
+        """
         assert one.folder is not None
+        self._asked_for.add(one.runtime)
         there = self._directory and self._directory / one.folder.relative_to(self._folder)
         if not there or not (there / _FILE).is_file():
             return None
         row = read_document(there / _FILE, ScoredRow)
         if row.asked != self._asked(one, request):
             return None
+        measured = [each for each in self._measured if each.runtime == one.runtime]
+        lost = not _has_engine(row.answer["provenance"])
+        if lost and repetitions and len(measured) < max(repetitions, self._most):
+            return None
+        one.measured, one.lost = len(measured), lost
         shutil.copytree(there, one.folder, dirs_exist_ok=True)
-        self._taken.add(one.runtime)
+        self._put(measured)
         return row.answer
 
     def keep(self, one: DraftRow, request: Mapping[str, Any], answer: dict[str, Any]) -> None:
@@ -65,20 +78,37 @@ class Earlier:
         write_json(one.folder / _FILE, ScoredRow(asked=self._asked(one, request), answer=answer))
 
     def latencies(self, rows: Iterable[DraftRow]) -> list[Record]:
-        """Return the measured repetitions of those rows whose score was taken, and put them into this run."""
-        if self._directory is None or not (self._directory / "records.jsonl").is_file():
-            return []
-        names = {one.runtime for one in rows} & self._taken
-        kept = [one for one in read_records(self._directory / "records.jsonl") if one.runtime in names]
-        kept = [one for one in kept if one.status == "ok"]
-        for record in kept:
-            if record.samples:
+        """Return the measured repetitions of those rows that were taken with theirs."""
+        names = {one.runtime for one in rows if one.measured}
+        return [one for one in self._measured if one.runtime in names]
+
+    def keep_rest(self) -> None:
+        """Put what was not asked for before an interrupt into this run, which may take the place of the earlier one."""
+        for file in self._directory.glob(f"scores/**/{_FILE}") if self._directory else ():
+            here = self._folder / file.parent.relative_to(self._directory or self._folder)
+            if not (here / _FILE).exists():
+                shutil.copytree(file.parent, here, dirs_exist_ok=True)
+        self._put([one for one in self._measured if one.runtime not in self._asked_for])
+
+    def _put(self, records: Sequence[Record]) -> None:
+        for record in records:
+            if self._directory and record.samples:
                 shutil.copyfile(samples_of(self._directory, record), self._folder / record.samples)
-        if kept:
-            append_lines(self._folder / "records.jsonl", kept)
-        return kept
+        if records:
+            append_lines(self._folder / "records.jsonl", records)
 
     def _asked(self, one: DraftRow, request: Mapping[str, Any]) -> str:
         assert one.path is not None
         text = json.dumps(request, sort_keys=True, default=str).replace(str(self._folder), "RUN")
         return hash_document({"request": text, "model": sha256_of(one.path), **self._here})
+
+
+def records_in(folder: Path) -> list[Record]:
+    """Return what was measured of rows; nothing before the first one."""
+    return read_records(folder / "records.jsonl") if (folder / "records.jsonl").is_file() else []
+
+
+def _has_engine(provenance: Mapping[str, Any]) -> bool:
+    """Whether the engine that a row was scored on is here, where it had one."""
+    plan = provenance.get("plan")
+    return not plan or (Path(str(plan)).is_file() and sha256_of(Path(str(plan))) == provenance["plan_sha256"])

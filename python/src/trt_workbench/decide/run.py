@@ -25,13 +25,13 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
 from trt_workbench.core.precision import read
-from trt_workbench.core.records import Record, read_records
+from trt_workbench.core.records import Record
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.elsewhere import compiled_elsewhere
 from trt_workbench.decide.judge import judged
-from trt_workbench.decide.resume import Earlier
+from trt_workbench.decide.resume import Earlier, records_in
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
@@ -113,7 +113,8 @@ class DecideRun:
             if not any(one.scores for one in tried):
                 raise
             self.interrupted = True
-            records = self._records()
+            self._earlier.keep_rest()
+            records = records_in(self.folder)
             self.left_out.append("Interrupted: the remaining rows are missing.")
         self.subject.model.require_unchanged()  # other processes have read it
         rows, records, groups = joined(tried, records)
@@ -281,7 +282,7 @@ class DecideRun:
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting), one.label)
             timed = [one, *(row for row in tried if row.scores and not row.simulated)]
-            reserve = measuring_s(timed, wanted(len(timed), self._repetitions))
+            reserve = measuring_s(timed, wanted(timed, self._repetitions))
             if one.precision != BASELINE and self._is_late(reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue
@@ -310,7 +311,7 @@ class DecideRun:
     def _answered(self, one: DraftRow, baseline: Path | None, log: Path) -> dict[str, Any]:
         """Return what scoring a row gives, from the earlier run where that has it."""
         request = self._request(one, baseline)
-        if (answer := self._earlier.take(one, request)) is None:
+        if (answer := self._earlier.take(one, request, self._repetitions)) is None:
             with WorkerProcess(log, TARGET) as worker:
                 answer = worker.ask(request, _TIMEOUT_S)
             self._earlier.keep(one, request, answer)
@@ -330,13 +331,13 @@ class DecideRun:
         chosen = timing(rows, self._repetitions, self._left())
         self.left_out += chosen.words
         if not chosen.rows:
-            return []
+            return records_in(self.folder)
         config = self._config(chosen.rows, chosen.repetitions)
-        points = expand(config)
+        lost = {row.runtime for row in chosen.rows if row.lost}
         self.note(f"Measuring {counted(len(chosen.rows), 'row')} in turn, {counted(chosen.repetitions, 'time')} each")
         bench = BenchRun(
             config,
-            points,
+            [one for one in expand(config) if one.runtime not in lost],
             self.folder,
             {},
             self._earlier.latencies(chosen.rows),
@@ -344,11 +345,7 @@ class DecideRun:
             gate=BenchGate(self.settings.allow_unverified),
         )
         bench.run()
-        return self._records()
-
-    def _records(self) -> list[Record]:
-        path = self.folder / "records.jsonl"
-        return read_records(path) if path.is_file() else []
+        return records_in(self.folder)
 
     def _config(self, rows: Sequence[DraftRow], repetitions: int) -> BenchConfig:
         files = {one.precision: one.path for one in rows if one.path and one.path != self.subject.model.path}

@@ -36,13 +36,19 @@ class Timing:
 
 
 def measuring_s(rows: Sequence[DraftRow], repetitions: int) -> float:
-    """Return the least time that the latencies of rows take, seconds."""
-    return sum(_LOAD_S + repetitions * _repetition_s(row) for row in rows) if repetitions else 0.0
+    """Return the least time that the latencies of rows take that an earlier run does not have, seconds."""
+    left = {row.runtime: 0 if row.lost else max(0, repetitions - row.measured) for row in rows}
+    return sum(_LOAD_S + left[row.runtime] * _repetition_s(row) for row in rows if left[row.runtime])
 
 
-def wanted(rows: int, asked: int) -> int:
-    """Return how often each of so many rows is timed: as asked, or the next number that can distinguish them; or 0."""
-    return telling_repetitions(rows - 1, asked) if asked and rows else 0
+def wanted(rows: Sequence[DraftRow], asked: int) -> int:
+    """Return how often each of these rows is timed: as asked, or the next number that can distinguish them; or 0."""
+    return telling_repetitions(_comparisons(rows), asked) if asked and rows else 0
+
+
+def _comparisons(rows: Sequence[DraftRow]) -> int:
+    """Return with how many others a row is compared; all builds of one are one."""
+    return len({(row.precision, row.place) for row in rows}) - 1
 
 
 def timing(rows: Sequence[DraftRow], asked: int, left_s: float | None) -> Timing:
@@ -60,19 +66,20 @@ def timing(rows: Sequence[DraftRow], asked: int, left_s: float | None) -> Timing
         return Timing()
     order = sorted(rows, key=_call_ms)
     fastest = next((row for row in order if row.precision == BASELINE), order[0])
-    order.sort(key=lambda row: row is not fastest)  # what all others are judged by
+    # what all others are judged by, then what costs no time
+    order.sort(key=lambda row: (row is not fastest, not row.measured))
     least = min(2, len(rows))
     for count in range(len(rows), least - 1, -1):
         kept = order[:count]
-        most = wanted(count, asked)
-        fewest = wanted(count, min(asked, _FEWEST_REPETITIONS))
+        most = wanted(kept, asked)
+        fewest = wanted(kept, min(asked, _FEWEST_REPETITIONS))
         for repetitions in range(most, fewest - 1, -1):
-            if inseparable(repetitions, count - 1):
+            if inseparable(repetitions, _comparisons(kept)):
                 continue
             if left_s is None or measuring_s(kept, repetitions) <= left_s:
                 chosen = tuple(row for row in rows if row in kept)
                 return Timing(chosen, repetitions, tuple(_words(order[count:], count, asked, repetitions)))
-    seconds = measuring_s(order[:least], wanted(least, min(asked, _FEWEST_REPETITIONS)))
+    seconds = measuring_s(order[:least], wanted(order[:least], min(asked, _FEWEST_REPETITIONS)))
     return Timing(words=(f"Latencies were not measured: they take at least {seconds:.0f} s, beyond the budget.",))
 
 

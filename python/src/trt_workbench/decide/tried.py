@@ -35,6 +35,8 @@ class DraftRow:
         variant: name of the further options that its runtime gets; "" without any.
         build: number of the build of its engine; None where it is built once.
         builds: where it stands for several builds, those of them that have a score.
+        measured: repetitions of its latency that an earlier run has.
+        lost: whether that run's engine is not here any more, so that nothing further of it can be measured.
     """
 
     precision: str
@@ -52,6 +54,8 @@ class DraftRow:
     variant: str = ""
     build: int | None = None
     builds: tuple[DraftRow, ...] = ()
+    measured: int = 0
+    lost: bool = False
 
     def __post_init__(self) -> None:
         """Name the runtime."""
