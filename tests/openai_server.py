@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ class Refused(Exception):
     """A status other than 200, and its message."""
 
 
+@cache
+def _loaded(model: Path) -> tuple[Any, Any, threading.Lock]:
+    """Return a model, its tokenizer, and a lock for whoever computes: all servers of a session have one."""
+    directory = examine_llm_directory(model)
+    loaded = get_backend("torch").load_language(directory, SessionOptions(extra={"device": "cpu"}))
+    return loaded, load_tokenizer(directory), threading.Lock()
+
+
 @dataclass
 class OpenAiServer:
     """What is served, and how.
@@ -66,10 +75,7 @@ class OpenAiServer:
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        directory = examine_llm_directory(self.model)
-        self._model = get_backend("torch").load_language(directory, SessionOptions(extra={"device": "cpu"}))
-        self._tokenizer = load_tokenizer(directory)
-        self._lock = threading.Lock()
+        self._model, self._tokenizer, self._lock = _loaded(self.model)
         self._waiting: list[list[int]] = []
 
     @contextmanager

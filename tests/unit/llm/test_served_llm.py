@@ -21,7 +21,9 @@ TOKENS = ("--modes", "generate", "--prompt", "12,24", "--new-tokens", 16, "--bat
 
 
 def words(url: str, run: Path, *more: object) -> tuple[object, ...]:
-    asked = ("eval-llm", MODEL, "--text", MODEL / "held-out.txt", "--backends", "openai", "--no-report", *more)
+    text = run.with_name("text.txt")
+    text.write_text((MODEL / "held-out.txt").read_text()[:2000])
+    asked = ("eval-llm", MODEL, "--text", text, "--backends", "openai", "--no-report", *more)
     return (*asked, "--option", f"openai:url={url}", "--output", run)
 
 
