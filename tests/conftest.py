@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else PyTorch's threads spin while they wait
+    # Else its compiler tries every set of vector instructions by a program of its own.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
     # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
