@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import functools
 import io
 import os
 import re
@@ -30,6 +31,7 @@ from trt_workbench.report.hover import areas
 from trt_workbench.report.verdict import tone
 
 if TYPE_CHECKING:
+    import jinja2
     from matplotlib.figure import Figure
 
 # What the plots draw with, as the page names it; the colour itself holds where there is no page.
@@ -147,9 +149,18 @@ def render(template: str, **values: Any) -> str:
         template: its path in the package, such as `bench/report.html.j2`.
         values: what the template names.
     """
+    is_html = template.endswith(".html.j2")
+    text = _environment(is_html).get_template(template).render(version=__version__, **values)
+    text = folded(text) if is_html else text
+    # halves of surrogate pairs, which JSON may hold and UTF-8 may not
+    return text.encode(errors="replace").decode()
+
+
+@functools.cache
+def _environment(is_html: bool) -> jinja2.Environment:
+    """Return what keeps the templates that were compiled, which takes longer than to render them."""
     import jinja2
 
-    is_html = template.endswith(".html.j2")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parents[1]),
         autoescape=is_html,
@@ -168,10 +179,7 @@ def render(template: str, **values: Any) -> str:
     environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed)}
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
     environment.filters["apart_from"] = other_machine
-    text = environment.get_template(template).render(version=__version__, **values)
-    text = folded(text) if is_html else text
-    # halves of surrogate pairs, which JSON may hold and UTF-8 may not
-    return text.encode(errors="replace").decode()
+    return environment
 
 
 def is_our_page(path: Path) -> bool:
