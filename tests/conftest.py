@@ -117,6 +117,12 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
     return ForkServer(dict(os.environ), tmp_path_factory.mktemp("python"))
 
 
+@pytest.fixture
+def forked_python(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the starts of this interpreter be forks, such as those of a stack."""
+    monkeypatch.setattr(sys, "executable", fork_server.executable)
+
+
 @pytest.fixture(scope="session")
 def processes() -> Any:
     """Starts functions of tests in processes that fork from one which has imported what they need."""

@@ -97,8 +97,14 @@ class ForkServer:
         _write_python(folder, self._address, first)
         return folder
 
+    @property
+    def executable(self) -> str:
+        """The `sys.executable` of forks, each start of which is a fork."""
+        assert self._address
+        return str(self._folder / "bin" / "python")
+
     def _fork(self, order: dict[str, Any], *streams: int) -> Fork:
-        return Fork(self._address, {"python": str(self._folder / "bin" / "python"), "first": "", **order}, streams)
+        return Fork(self._address, {"python": self.executable, "first": "", **order}, streams)
 
     @property
     def _address(self) -> bytes:

@@ -3,15 +3,16 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.fork_server import ForkServer
 from tests.in_app import stdout_of
 
 ROOT = Path(__file__).parents[2]
+MAIN = "from trt_workbench.main import main; main()"
 PAGES = ("AGENTS.md", ".agents/skills/trtw/SKILL.md")
 CALLS = sorted({call for page in PAGES for call in re.findall(r"`trtw ([^`]+)`", (ROOT / page).read_text("utf-8"))})
 _INPUT = re.compile(r"\$\{\{ inputs\.(\w+) \}\}")
@@ -42,11 +43,17 @@ def steps(**given: str) -> list[tuple[dict[str, Any], str]]:
 
 
 @pytest.mark.parametrize(("least", "code", "word"), [(0.2, 0, "Passed: score."), (1.0, 1, "Failed: score (1 of 1).")])
-def test_the_steps_of_the_action_run(tmp_path: Path, least: float, code: int, word: str) -> None:
+def test_the_steps_of_the_action_run(
+    tmp_path: Path, fork_server: ForkServer, least: float, code: int, word: str
+) -> None:
     config = tmp_path / "gate.yaml"
     config.write_text(f"model: shapes-yolov10\nscore: {{backend: ort-cpu, limit: 4, at_least: {{AP: {least}}}}}\n")
     summary, environment = tmp_path / "summary", os.environ | {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    trtw = tmp_path / "bin" / "trtw"
+    trtw.parent.mkdir()
+    trtw.write_text(f"""#!/bin/sh\nexec {fork_server.executable} -c '{MAIN}' "$@"\n""")
+    trtw.chmod(0o755)
+    environment["PATH"] = f"{trtw.parent}{os.pathsep}{environment['PATH']}"
     played = steps(config="gate.yaml", package="")
     assert len(played) == 1
     for env, script in played:

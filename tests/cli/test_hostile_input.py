@@ -15,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.cli.hostile import model, refused
 from tests.in_app import trtw
 
+pytestmark = pytest.mark.usefixtures("forked_python")
+
 
 def divided(operator: str, dividend: int, divisor: int, kind: type[np.signedinteger[Any]]) -> onnx.ModelProto:
     """The division is of constants that other nodes make."""

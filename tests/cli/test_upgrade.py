@@ -32,9 +32,9 @@ def stacks(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
 
 
 @pytest.fixture(autouse=True)
-def _forked_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _forked_here(request: pytest.FixtureRequest) -> None:
     if "own_processes" not in request.fixturenames:
-        monkeypatch.setattr(sys, "executable", str(request.getfixturevalue("stacks") / "old" / "bin" / "python"))
+        request.getfixturevalue("forked_python")
 
 
 @pytest.fixture
