@@ -57,7 +57,7 @@ def chosen_device(name: str | None) -> torch.device:
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "only the CPU"
         raise ComponentMissing(
             f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; "
-            f"choose cpu, or see what {task('doctor')} says of the driver."
+            f"{task('doctor')} shows the driver."
         )
     if device.type not in ("cpu", "cuda") or (device.index or 0) >= max(torch.cuda.device_count(), 1):
         raise UsageProblem(
