@@ -86,13 +86,16 @@ def _source(module: str) -> str:
 def _unhindered() -> Iterator[None]:
     """Wait for no disk, and for a file's stamp to settle as long as this machine's clock needs, not any file system.
 
+    A command that a slow machine holds up does not say so between its lines.
     Git is asked once for the revision, which two of its processes tell and every run directory has.
     """
+    from trt_workbench.console import progress
     from trt_workbench.core import environment, hashing
 
     coarse = 5  # CLOCK_REALTIME_COARSE of Linux, by which it dates files
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hashing, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
+        patch.setattr(progress, "EVERY_S", 1e6)
         patch.setattr(os, "fsync", lambda _: None)  # what only a loss of power would show
         patch.setattr(environment, "git_revision", cache(environment.git_revision))
         yield

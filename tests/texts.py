@@ -33,6 +33,7 @@ _MASKS = {
     r"\b127\.0\.0\.1:\d+": "127.0.0.1:<port>",
     r"[\d.]+ [KMGT]?i?B of memory are free": "<memory> of memory are free",
     r"\bcp3\d+-cp3\d+-\w+\.whl": "<tags>.whl",
+    r"(?m)^\[\d+ s\] .*$": "",  # where the machine is slow
     r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{12,64}\b": "<hash>",
 }
 _running: list[pytest.FixtureRequest] = []
