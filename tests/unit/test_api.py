@@ -90,8 +90,17 @@ def test_every_function_and_type_of_the_stub_is_there() -> None:
     names = {*api.TAKES, "LoadedModel", "FoundObjects", "Finished", "WorkbenchError", "CheckFailed"}
     assert {name for name in names if not callable(getattr(tw, name))} == set()
     assert names <= {*dir(tw)}
+    assert {"os", "sys", "Any", "import_module"} & {*dir(tw)} == set()
     with pytest.raises(AttributeError, match="no attribute 'evalute'"):
         _ = tw.evalute  # type: ignore[attr-defined]
+
+
+def test_a_prompt_shows_a_line(twice: Path) -> None:
+    """It was an address, and a document of a page."""
+    with tw.load(twice, backend="ort-cpu") as model:
+        assert repr(model) == "<twice.onnx on ort-cpu: x float32 [?, 2] -> y float32 [?, 2]>"
+    done = tw.Finished({"much": list(range(1000))}, Path("run"))
+    assert repr(done) == f"Finished(directory={Path('run')!r}, failure=None)"
 
 
 def test_a_vision_model_finds_what_predict_finds(scenes: tuple[Path, Path], tmp_path: Path) -> None:

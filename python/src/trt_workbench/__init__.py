@@ -54,8 +54,8 @@ class _Package(ModuleType):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
-        """Return the names, those that are not imported yet too."""
-        return sorted({*super().__dir__(), *_FUNCTIONS, *_NAMES})
+        """Return the names, those that are not imported yet too, and none of what this module imports."""
+        return sorted({*(name for name in super().__dir__() if name[:2] == "__"), *_FUNCTIONS, *_NAMES})
 
 
 sys.modules[__name__].__class__ = _Package

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
@@ -31,7 +31,7 @@ class Finished(Generic[D]):
             wrong engine; None where it passed.
     """
 
-    document: D
+    document: D = field(repr=False)
     directory: Path
     failure: WorkbenchError | None = None
 
@@ -167,9 +167,9 @@ def _of_command(command: Callable[..., Any]) -> Iterator[Keyword]:
 
 def _of_class(declared: Any) -> Iterator[Keyword]:
     hints = get_type_hints(declared, include_extras=True)
-    for field in fields(declared):
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        found = _keyword(field.name, hints[field.name], inspect.Parameter.empty if default is MISSING else default)
+    for one in fields(declared):
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        found = _keyword(one.name, hints[one.name], inspect.Parameter.empty if default is MISSING else default)
         if found.help:  # a setting
             yield found
 

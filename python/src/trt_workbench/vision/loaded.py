@@ -102,6 +102,11 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         self.inputs: tuple[TensorSpec, ...] = self._session.inputs
         self.outputs: tuple[TensorSpec, ...] = self._session.outputs
 
+    def __repr__(self) -> str:
+        """Return what a prompt of Python shows."""
+        tensors = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
+        return f"<{self._model.name} on {self.backend}: {' -> '.join(tensors)}>"
+
     @property
     def precision(self) -> str | None:
         """What it computes in, with shares, as the optimised graph or the engine's layers say; None if unknown."""
