@@ -43,5 +43,17 @@ def test_a_size_or_a_name_that_is_none_is_refused(model: Path, words: list[str])
     assert words[0] in stderr_of("bench", model, *words)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--backends", "ort-cpu,tort"], "There is no backend called 'tort'; did you mean trt or torch?"),
+        (["--backends", "ort-cpu", "--precisions", "fp32,fp17"], "There is no precision 'fp17'; did you mean fp16"),
+    ],
+)
+def test_a_wrong_name_is_refused_next_to_right_ones(model: Path, words: list[str], said: str) -> None:
+    """It was a note, and the rest was measured with exit code 0."""
+    assert said in stderr_of("bench", model, *words, "--dry-run")
+
+
 def test_a_configuration_says_its_matrix_itself() -> None:
     assert "Leave out --backends" in stderr_of("bench", "smoke", "--batch", "2")

@@ -14,6 +14,7 @@ from trt_workbench.backends.preparation import Background, ChannelOrder, Normali
 from trt_workbench.backends.registry import default_backends, get_backend
 from trt_workbench.bench.settings import MatrixSettings
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.precision import get, known
 from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
@@ -269,16 +270,20 @@ def matrix_of(model: Path, asked: MatrixSettings) -> tuple[BenchConfig, list[str
         The configuration, and why a backend is not asked for a precision, in sentences.
 
     Raises:
-        UsageProblem: a backend is unknown, or none serves any of the precisions.
+        UsageProblem: a backend or a precision is unknown, or none serves any of the precisions.
     """
     runtimes, refused = [], []
-    for backend in asked.backends or default_backends():
+    for name in asked.backends or default_backends():
+        backend = get_backend(name)
         for precision in asked.precisions or ("fp32",):
             try:
-                get_backend(backend).check_precision(precision)
-                runtimes.append(RuntimeEntry(backend=backend, precision=precision))
+                backend.check_precision(precision)
+                runtimes.append(RuntimeEntry(backend=name, precision=precision))
             except UsageProblem as problem:
                 refused.append(str(problem))
+    for precision in {*asked.precisions} - {runtime.precision for runtime in runtimes}:
+        if not known(precision):
+            get(precision)  # says that there is none
     if not runtimes:
         raise UsageProblem(refused[0])
     name = _NO_NAME.sub("_", model.stem).lstrip("._+-") or "model"

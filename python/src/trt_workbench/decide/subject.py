@@ -360,8 +360,8 @@ def _embedded(
 ) -> Subject:
     if embedded_name(model.path) not in ON_SCENES:
         raise UsageProblem(
-            "The embedded scenes fit only the embedded models for boxes and masks; pass --data and --annotations for: "
-            f"{model.path}"
+            "The embedded scenes fit only the embedded models for boxes and masks. Pass --data: images with "
+            f"--annotations, folders of classes, .npy or .npz files, or a text. Model: {model.path}"
         )
     if not embedded_dataset().exists:
         note(f"Generating the embedded dataset (only once): {embedded_dataset().root}")
