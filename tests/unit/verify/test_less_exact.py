@@ -12,7 +12,7 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
-from trt_workbench.verify.yardstick import limit
+from trt_workbench.verify.yardstick import Limit, limit
 
 pytestmark = pytest.mark.usefixtures("known_limits")
 
@@ -102,3 +102,10 @@ def test_a_fault_is_named_where_it_explains_far_more_than_rounding(
     text = diagnose(found, RIGHT, LIMIT, rows=True, earlier=before)
     assert said in text
     assert bool(said) is bool(text)
+
+
+def test_rows_that_are_mixed_up_are_known_in_any_order_of_what_rounding_swaps() -> None:
+    right = np.random.default_rng(0).standard_normal((4, 6, 5))
+    found = np.stack([right[1, ::-1], right[0, ::-1], right[2], right[3]])
+    text = diagnose(found, right, Limit("fp32", 1e-3, 1e-3, 0, 0, matched=True), rows=True)
+    assert text.startswith("rows are mixed up: row 0 holds that of row 1, row 1 holds that of row 0")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.compare import Difference, compare_rows
+from trt_workbench.core.compare import Difference, compare_rows, matched
 from trt_workbench.core.elements import Kind, errors, kind, pair
 from trt_workbench.verify.yardstick import Limit
 
@@ -116,20 +115,27 @@ def _constant(found: Array, expected: Array) -> str:
 def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
     """Say which rows are wrong, where the others are right by far."""
     count = expected.shape[0]
-    each = compare_rows(found, expected, typical=limit.typical)
-    figures = zip(each.rel_l2, each.max_rel, each.changed, each.beyond, strict=True)
-    apart = [Difference(rel_l2=a, max_rel=b, changed=c, beyond=d) for a, b, c, d in figures]
+
+    def by_row(values: Array) -> list[Difference]:
+        each = compare_rows(values, expected, typical=limit.typical)
+        figures = zip(each.rel_l2, each.max_rel, each.changed, each.beyond, strict=True)
+        return [Difference(rel_l2=a, max_rel=b, changed=c, beyond=d) for a, b, c, d in figures]
+
+    apart = by_row(found)
     kept = [row for row in range(count) if row not in limit.left_out]
     wrong = [row for row in kept if not limit.allows(apart[row])]
     if not wrong:
         return ""
-    single = replace(limit, left_out=())
 
-    def holds(i: int, j: int) -> bool:
-        own = single.apart(found[i : i + 1], expected[j : j + 1], rows=True)
-        return single.allows(own) and _share(own, limit) * _FAR <= _share(apart[i], limit)
+    def held(i: int) -> int | None:
+        """Return the other row of the reference that a row of the result is."""
+        repeated = np.repeat(found[i : i + 1], count, axis=0)
+        others = by_row(matched(repeated, expected) if limit.matched else repeated)
+        near = _share(apart[i], limit) / _FAR
+        fits = (j for j, one in enumerate(others) if limit.allows(one) and _share(one, limit) <= near)
+        return next((j for j in fits if j != i), None)
 
-    source = {i: next((j for j in range(count) if j != i and holds(i, j)), None) for i in wrong}
+    source = {i: held(i) for i in wrong}
     if all(j is not None for j in source.values()):
         pairs = ", ".join(f"row {i} holds that of row {j}" for i, j in itertools.islice(source.items(), 4))
         return f"rows are mixed up: {pairs}"
