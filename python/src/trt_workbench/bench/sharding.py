@@ -38,14 +38,12 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
         {(point.key, repetition) for point in sweep for repetition in range(config.repetitions)}
         for sweep in sweeps[block.start : block.stop]
     ]
-    document = ShardDocument(
+    document = ShardDocument.of(
+        shard,
+        block,
         command=COMMAND,
-        index=shard.index,
-        count=shard.count,
         unit="sweep",
         items=len(sweeps),
-        first=block.start,
-        end=block.stop,
         done=sum(one <= measured for one in wanted),
         asked=what_decides(config, points),
         ran={},

@@ -62,6 +62,11 @@ class ShardDocument(Strict):
     files: dict[Inside, str] = {}
     checksum: str = ""
 
+    @classmethod
+    def of(cls, shard: Shard, block: range, **facts: Any) -> ShardDocument:
+        """Return the document of a shard that did this block."""
+        return cls(index=shard.index, count=shard.count, first=block.start, end=block.stop, **facts)
+
     def summed(self) -> str:
         """Return what `checksum` is of what is there."""
         return hash_document(self.model_dump(mode="json", exclude={"checksum"}))

@@ -49,14 +49,12 @@ def write_shard(
     shard = request.shard
     assert shard is not None
     block, done = shard.block(len(groups)), len(scored[0].parts)
-    document = ShardDocument(
+    document = ShardDocument.of(
+        shard,
+        block,
         command=COMMAND,
-        index=shard.index,
-        count=shard.count,
         unit="batch",
         items=len(groups),
-        first=block.start,
-        end=block.stop,
         done=done,
         asked=what_decides(request),
         ran=json_values({"recipe": facts["recipe"], "backends": [_ran(one) for one in scored]}, str),

@@ -59,14 +59,12 @@ def write_shard(
     """
     block = shard.block(len(settings.precision))
     left = [settings.precision[block.start + place] for place in sorted(skipped)]
-    document = ShardDocument(
+    document = ShardDocument.of(
+        shard,
+        block,
         command=COMMAND,
-        index=shard.index,
-        count=shard.count,
         unit="precision",
         items=len(settings.precision),
-        first=block.start,
-        end=block.stop,
         done=len(block) - len(left),
         asked=what_decides(settings, target),
         ran={},

@@ -70,14 +70,12 @@ def verify_shard(request: VerifyRequest, shard: Shard, folder: Path, note: Say, 
         block = shard.block(len(todo), BLOCK)
         tried = try_cases(request, opened, todo, folder, step, block)
     provenance = tried.facts["provenance"]
-    document = ShardDocument(
+    document = ShardDocument.of(
+        shard,
+        block,
         command=COMMAND,
-        index=shard.index,
-        count=shard.count,
         unit="shape",
         items=len(todo),
-        first=block.start,
-        end=block.stop,
         done=len(block),
         asked=what_decides(request),
         ran={

@@ -7,8 +7,7 @@ from functools import partial
 
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.spread import Job
-from trt_workbench.vision.dataset import read_dataset
-from trt_workbench.vision.run import CocoRequest
+from trt_workbench.vision.run import CocoRequest, dataset_of
 from trt_workbench.vision.shard_worker import TARGET
 from trt_workbench.vision.sharding import COMMAND, merge_shards, what_decides
 from trt_workbench.vision.tasks.boxes import Boxes
@@ -16,9 +15,7 @@ from trt_workbench.vision.tasks.boxes import Boxes
 
 def job_of(request: CocoRequest) -> Job:
     """Return what is done on several devices; the data set is read from now on, while they work."""
-    names = ("split", "exif", "limit", "allow_missing")
-    how = {**{name: getattr(request, name) for name in names}, "task": Boxes()}
-    ahead = ThreadPoolExecutor(1).submit(read_dataset, request.images, request.annotations, **how)
+    ahead = ThreadPoolExecutor(1).submit(dataset_of, request, Boxes())
     return Job(
         TARGET,
         {"request": json_values(request, str)},

@@ -42,7 +42,7 @@ from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, sp
 from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
 from trt_workbench.vision.sharding import write_shard
-from trt_workbench.vision.tasks.names import TaskName
+from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.registry import task_of
 
 INFINITE_INSIDE = "Outputs are finite, but internal values are not"
@@ -81,6 +81,12 @@ class CocoRequest(CocoSettings):
     shard: Shard | None = None
 
 
+def dataset_of(request: CocoRequest, task: VisionTask) -> CocoDataset:
+    """Return the data set of an evaluation, with what a task reads of it. Raises UsageProblem as `read_dataset`."""
+    how = {name: getattr(request, name) for name in ("split", "exif", "limit", "allow_missing")}
+    return read_dataset(request.images, request.annotations, **how, task=task)
+
+
 class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
     """A checked request with its model loaded; nothing has been written yet. A context manager.
 
@@ -116,7 +122,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.request = request
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
-        self.dataset = self._read_dataset("boxes", request.limit)
+        self.dataset = dataset_of(request, task_of("boxes"))
         self._of_dataset = check_annotations(self.dataset)
         options = session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
@@ -126,7 +132,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.task = task_of(family.task)
             self._require_labels()
             if self.task.keys:  # what the model is for is known only now
-                self.dataset = self._read_dataset(family.task, request.limit)
+                self.dataset = dataset_of(request, self.task)
             self.settings = self._loop_settings()
             self.classes = self._understood(on_note or (lambda _: None))
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
@@ -223,18 +229,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"The data set has {labels}, and the model is for {self.task.words}: {self.request.annotations}"
             )
 
-    def _read_dataset(self, task: TaskName, limit: int | None) -> CocoDataset:
-        request = self.request
-        return read_dataset(
-            request.images,
-            request.annotations,
-            split=request.split,
-            exif=request.exif,
-            limit=limit,
-            allow_missing=request.allow_missing,
-            task=task_of(task),
-        )
-
     def _understood(self, say: Callable[[str], None]) -> ClassMap:
         """Settle how images are prepared, and return the categories of the classes."""
         request, detector = self.request, self.detector
@@ -244,7 +238,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             if not request.find_out:
                 detector.family.preparation()  # says what is to be passed
                 raise UsageProblem(f"The model does not say which slot is the background. {FINDS_OUT}")
-            whole = self.dataset if request.limit is None else self._read_dataset(detector.family.task, None)
+            every = dataclasses.replace(request, limit=None)
+            whole = self.dataset if request.limit is None else dataset_of(every, self.task)
             on, self.dataset = split(whole, self.dataset, request.seed, [*way.tried])
             say(f"Trying {counted(len(ways), 'way')} to prepare images, on {IMAGES} images that are not scored.")
             detector.family = way.family

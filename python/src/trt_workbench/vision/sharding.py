@@ -75,14 +75,12 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
         "read": found.read.counts(),
         "notes": found.notes,
     }
-    document = ShardDocument(
+    document = ShardDocument.of(
+        shard,
+        block,
         command=COMMAND,
-        index=shard.index,
-        count=shard.count,
         unit="image",
         items=len(dataset.images),
-        first=block.start,
-        end=block.stop,
         done=len(found.done),
         asked=json_values(_asked(request, evaluation.detector.backend, dataset.sha256)),
         ran=json_values(_ran(facts, evaluation)),
