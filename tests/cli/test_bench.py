@@ -31,14 +31,15 @@ def write_model(path: Path, axis: int = -1) -> Path:
     return write_onnx(path, f"g (float[batch,4] x) => (float[batch,4] y) {{ y = Softmax<axis={axis}>(x) }}")
 
 
-def write_config(folder: Path) -> Path:
+TWO_SWEEPS = "first: {kind: arrays, batch: [1, 2]}, second: {kind: arrays, batch: [3]}"
+ON_CPU = "{backend: ort-cpu}, {backend: ort-cpu, name: one, threads: 1}"
+
+
+def write_config(folder: Path, runtimes: str = ON_CPU, scenarios: str = "sweep: {kind: arrays, batch: [1, 2]}") -> Path:
     write_model(folder / "m.onnx")
     path = folder / "bench.yaml"
     path.write_text(
-        MEASURE
-        + "models: {tiny: {path: m.onnx}}\n"
-        + "runtimes: [{backend: ort-cpu}, {backend: ort-cpu, name: one, threads: 1}]\n"
-        + "scenarios: {sweep: {kind: arrays, batch: [1, 2]}}\n"
+        f"{MEASURE}models: {{tiny: {{path: m.onnx}}}}\nruntimes: [{runtimes}]\nscenarios: {{{scenarios}}}\n"
     )
     return path
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.test_bench import write_config
 from tests.in_app import measured, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
@@ -44,15 +45,7 @@ def fake(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path, fake: None) -> Path:  # noqa: ARG001
-    write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Softmax(x) }")
-    path = tmp_path / "bench.yaml"
-    path.write_text(
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
-        "models: {tiny: {path: m.onnx}}\n"
-        "runtimes: [{backend: ort-cpu}, {backend: fake}]\n"
-        "scenarios: {sweep: {kind: arrays, batch: [1, 2]}}\n"
-    )
-    return path
+    return write_config(tmp_path, "{backend: ort-cpu}, {backend: fake}")
 
 
 def test_a_backend_that_is_wrong_at_batch_two_alone(

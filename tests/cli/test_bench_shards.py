@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_bench import MEASURE, write_model
+from tests.cli.test_bench import MEASURE, TWO_SWEEPS, write_config, write_model
 from tests.cli.test_bench_input import doubled  # noqa: F401 - a fixture
 from tests.in_app import json_of, measured, stderr_of, stdout_of
-from tests.shards import edited, with_other_digit
+from tests.shards import edited, shards_of, with_other_digit
 from tests.texts import held
 
 from trt_workbench.bench.run import BenchRun
@@ -20,21 +20,12 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """Two sweeps over a batch, on two runtimes."""
-    write_model(tmp_path / "m.onnx")
-    path = tmp_path / "bench.yaml"
-    path.write_text(
-        MEASURE
-        + "models: {tiny: {path: m.onnx}}\n"
-        + "runtimes: [{backend: ort-cpu}, {backend: ort-cpu, name: one, threads: 1}]\n"
-        + "scenarios: {first: {kind: arrays, batch: [1, 2]}, second: {kind: arrays, batch: [3]}}\n"
-    )
-    return path
+    return write_config(tmp_path, scenarios=TWO_SWEEPS)
 
 
 def test_shards_are_whole_sweeps_and_merge_to_one_report(config: Path, tmp_path: Path) -> None:
-    for index in range(3):  # the last has nothing to measure
-        words = ("bench", config, "--shard", f"{index}/3", "--output", tmp_path / "shards" / str(index))
-        assert "is done" in stdout_of(*words)
+    shards_of(("bench", config), 3, tmp_path / "shards")  # the last has nothing to measure
+    words = ("bench", config, "--shard", "2/3", "--output", tmp_path / "shards" / "2")
     assert "already done" in stdout_of(*words)
     assert json.loads((tmp_path / "shards" / "1" / "shard.json").read_text())["unit"] == "sweep"
     stdout_of("merge", tmp_path / "shards", "-o", tmp_path / "merged")

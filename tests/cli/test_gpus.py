@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_shards import SCORED, without_times
+from tests.shards import SCORED, without_times
 from tests.texts import held
 
 from trt_workbench.core import shard_workers

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.test_bench import MEASURE, write_model
+from tests.cli.test_bench import TWO_SWEEPS, write_config
 from tests.cli.test_llm_shards import TEXT, without_shards
 from tests.cli.test_stream_shards import without_times
 from tests.in_app import json_of, measured, stderr_of, stdout_of, trtw
@@ -51,13 +51,7 @@ def test_precisions_of_a_stream_on_two_devices(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("two_devices")
 def test_sweeps_on_two_devices(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
     outside_backend("crashing", "tests.crashing_backend:CrashingBackend", Path(__file__).parents[2])
-    write_model(tmp_path / "m.onnx")
-    path = tmp_path / "bench.yaml"
-    path.write_text(
-        MEASURE
-        + "models: {tiny: {path: m.onnx}}\nruntimes: [{backend: crashing}]\n"
-        + "scenarios: {first: {kind: arrays, batch: [1, 2]}, second: {kind: arrays, batch: [3]}}\n"
-    )
+    path = write_config(tmp_path, "{backend: crashing}", TWO_SWEEPS)
     stdout_of("bench", path, "--gpus", "all", "--output", tmp_path / "two")
     listed = stdout_of("bench", path, "--dry-run").splitlines()
     assert {f"{one.scenario}/{one.work}/{one.runtime}" for one in measured(tmp_path / "two")} == {*listed}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
-from tests.shards import edited, with_other_digit
+from tests.shards import edited, shards_of, with_other_digit
 from tests.texts import held
 
 from trt_workbench.llm.outcome import ScoredBackend, failures_of, rows_of
@@ -33,10 +33,8 @@ def without_shards(metrics: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("count", [3, 25])
 def test_shards_give_what_one_process_gives(words: Any, tmp_path: Path, count: int) -> None:
-    for index in range(count):
-        stdout_of(*words, "--shard", f"{index}/{count}", "--output", tmp_path / "shards" / str(index))
     one = json_of(*words, "--no-report", "--output", tmp_path / "one")
-    merged = json_of("merge", tmp_path / "shards", "-o", tmp_path / "merged")
+    merged = json_of("merge", shards_of(words, count, tmp_path / "shards"), "-o", tmp_path / "merged")
     assert without_shards(merged) == without_shards(one)
     assert one["perplexity"] > 1
     assert merged["notes"] == [*one["notes"], f"Merged from {count} shards of {count}."]

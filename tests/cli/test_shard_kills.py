@@ -11,9 +11,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
-from tests.cli.test_shards import SCORED, without_times
 from tests.fork_server import ForkServer
 from tests.in_app import stdout_of
+from tests.shards import SCORED, without_times
 
 COMMAND = """
 import sys

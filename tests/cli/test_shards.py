@@ -9,29 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
-from tests.shards import edited, with_other_digit
+from tests.shards import assert_scored_alike, edited, shards_of, with_other_digit
 from tests.texts import held
 
 from trt_workbench.core.array_files import save_arrays
 from trt_workbench.core.counts import counted
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
-
-# What one process and shards write alike, byte for byte.
-SCORED = ("predictions.json", "curves.json", "confusion.json")
-# Of metrics.json and records.jsonl: times, and what says that there were shards.
-_TIMES = ("images_per_s", "wall_s", "latency_ms", "notes", "shards", "provenance")
-
-
-def without_times(run: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return metrics and records of a run without what a second run has otherwise."""
-    metrics = json.loads((run / "metrics.json").read_text())
-    records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
-    times = [key for key in records[0] if key.endswith("_ms")]
-    return (
-        {key: value for key, value in metrics.items() if key not in _TIMES},
-        [{key: value for key, value in one.items() if key not in times} for one in records],
-    )
 
 
 @pytest.fixture
@@ -58,9 +42,7 @@ def test_shards_give_what_one_process_gives(coco: Any, sharded: Any, count: int,
     assert coco.invoke(*more, "--no-report").exit_code == 0
     merged = coco.root / "merged"
     stdout_of("merge", *places[::-1], "-o", merged, "--no-report")
-    for name in SCORED:
-        assert (merged / name).read_bytes() == (coco.output / name).read_bytes(), name
-    assert without_times(merged) == without_times(coco.output)
+    assert_scored_alike(merged, coco.output)
     metrics = json.loads((merged / "metrics.json").read_text())
     text = f"Merged from {counted(count, 'shard')} of {count}."
     assert metrics["shards"] == {"count": count, "merged": count, "missing": [], "text": text}
@@ -228,10 +210,6 @@ def test_more_shards_than_images(coco: Any, sharded: Any) -> None:
 @pytest.mark.parametrize("model", ["shapes-classifier", "shapes-segmenter"])
 def test_other_tasks_than_boxes(model: str, tmp_path: Path) -> None:
     words = ("eval-vision", model, "--limit", "7", "--backend", "ort-cpu")
-    for index in range(2):
-        stdout_of(*words, "--shard", f"{index}/2", "--output", tmp_path / "shards" / str(index))
     stdout_of(*words, "--no-report", "--output", tmp_path / "one")
-    stdout_of("merge", tmp_path / "shards", "-o", tmp_path / "merged", "--no-report")
-    for name in SCORED:
-        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
-    assert without_times(tmp_path / "merged") == without_times(tmp_path / "one")
+    stdout_of("merge", shards_of(words, 2, tmp_path / "shards"), "-o", tmp_path / "merged", "--no-report")
+    assert_scored_alike(tmp_path / "merged", tmp_path / "one")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
-from tests.shards import edited, with_other_digit
+from tests.shards import edited, shards_of, with_other_digit
 from tests.texts import held
 
 WORDS = ("eval-stream", "--backend", "torch", "--precision", "fp32,bf16", "--chunks", 12)
@@ -21,12 +21,10 @@ def without_times(value: Any) -> Any:
 
 def test_shards_give_what_one_process_gives(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    for index in range(3):  # of two precisions
-        words = (*WORDS, "--shard", f"{index}/3", "--output", tmp_path / "shards" / str(index))
-        assert "is done" in stdout_of(*words)
-    assert "already done" in stdout_of(*words)
+    shards = shards_of(WORDS, 3, tmp_path / "shards")  # of two precisions
+    assert "already done" in stdout_of(*WORDS, "--shard", "2/3", "--output", shards / "2")
     one = json_of(*WORDS, "--no-report", "--output", tmp_path / "one")
-    merged = json_of("merge", tmp_path / "shards", "-o", tmp_path / "merged")
+    merged = json_of("merge", shards, "-o", tmp_path / "merged")
     assert without_times(merged) == without_times(one)
     assert [lane["name"] for lane in merged["lanes"]] == [lane["name"] for lane in one["lanes"]]
     runs = [(tmp_path / name / "records.jsonl").read_text().splitlines() for name in ("one", "merged")]

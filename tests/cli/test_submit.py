@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cli.test_shards import without_times
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
-from tests.shards import with_other_digit
+from tests.shards import with_other_digit, without_times
 from tests.texts import held
 
 import trt_workbench

@@ -11,7 +11,7 @@ import yaml
 from tests import faulty_backend
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
-from tests.shards import edited, with_other_digit
+from tests.shards import edited, shards_of, with_other_digit
 from tests.slurm_cluster import TRTW
 from tests.texts import held
 
@@ -33,12 +33,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(model: Path, fault: str = "") -> list[object]:
     return ["verify", model, "--backend", "faulty", "--option", f"fault={fault}", *SHAPES]
-
-
-def shards_of(asked: list[object], count: int, folder: Path) -> Path:
-    for index in range(count):
-        stdout_of(*asked, "--shard", f"{index}/{count}", "--output", folder / str(index))
-    return folder
 
 
 def without_shards(run: Path) -> dict[str, Any]:

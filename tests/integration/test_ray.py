@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.test_shards import SCORED, without_times
 from tests.in_app import stderr_of, stdout_of
 from tests.integration.test_slurm import EVALUATION, write
 from tests.ray_cluster import killed_run, ray_cluster
+from tests.shards import assert_scored_alike
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 TOKEN = "0123456789abcdef" * 2
@@ -26,9 +26,7 @@ def test_a_run_whose_workers_are_killed_gives_what_one_process_gives(variables: 
     assert found["exit_code"] == 0, found
     assert found["completed"] == [1] * 8, found
     assert found["events"], found
-    for name in SCORED:
-        assert (tmp_path / "out/run" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
-    assert without_times(tmp_path / "out/run") == without_times(tmp_path / "one")
+    assert_scored_alike(tmp_path / "out/run", tmp_path / "one")
 
 
 def test_a_resource_that_no_node_has_and_a_wrong_token_are_refused(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cli.test_shards import SCORED, without_times
 from tests.in_app import stderr_of, stdout_of
+from tests.shards import assert_scored_alike
 from tests.slurm_cluster import TRTW, SlurmCluster, disturbed_run, lacking
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=f"{lacking()} of Slurm is not installed (Debian: slurm-wlm)")
@@ -40,9 +40,7 @@ def test_a_disturbed_array_gives_what_one_process_gives(cluster: SlurmCluster, t
     found = disturbed_run(cluster, write(tmp_path), tmp_path / "out", seed=1)
     assert found["exit_code"] == 0, found
     assert found["completed"] == [1] * SHARDS, found
-    for name in SCORED:
-        assert (tmp_path / "out/run" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
-    assert without_times(tmp_path / "out/run") == without_times(tmp_path / "one")
+    assert_scored_alike(tmp_path / "out/run", tmp_path / "one")
 
 
 def test_a_type_of_gpu_is_asked_of_the_nodes_that_have_it(

@@ -25,10 +25,10 @@ MIXED = Assignment(
 )
 
 
-def assignment_of(model: Path) -> Assignment:
+def assignment_of(model: Path, level: str = "ORT_DISABLE_ALL") -> Assignment:
     config = ort.SessionOptions()
     config.add_session_config_entry(RECORD_ENTRY, "1")
-    config.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
 
 

@@ -9,11 +9,12 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 from tests.unit.backends.small_models import reshaped
+from tests.unit.backends.test_ort_assignment import assignment_of
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
-from trt_workbench.backends.ort.partitions import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
+from trt_workbench.backends.ort.partitions import AssignedGroup, Assignment
 from trt_workbench.backends.ort.rewrites import assigned_graph
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.opened import Model
@@ -27,13 +28,6 @@ def plan_of(model: Path) -> LoadRequest:
     """As on a GPU, with the one provider that every machine has: each node is outside the one that was asked for."""
     extra = {name: option.default for name, option in SESSION_OPTIONS.items()}
     return LoadRequest("ort-cuda", Model.open(model), Model.open(model), ((CPU, {}),), (CUDA,), extra)
-
-
-def assignment_of(model: Path, level: str) -> Assignment:
-    config = ort.SessionOptions()
-    config.add_session_config_entry(RECORD_ENTRY, "1")
-    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
 
 
 def transposed(path: Path) -> Path:

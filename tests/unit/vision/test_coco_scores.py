@@ -1,14 +1,8 @@
-import contextlib
-import io
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
+from tests.unit.vision.coco_reference import pycocotools
 
 from trt_workbench.vision.confusion import confuse
 from trt_workbench.vision.dataset import Category, GroundTruth
@@ -44,45 +38,6 @@ def detections_near(rng: np.random.Generator, truth: GroundTruth, extra: int, im
     return DetectionTable(ids[order], classes[order], boxes[order].astype(np.float32), scores.astype(np.float32))
 
 
-def reference(
-    truth: GroundTruth, detections: DetectionTable, images: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The twelve figures and the precision array of plain pycocotools in one evaluation of everything."""
-    truths = zip(
-        truth.image_ids.tolist(),
-        truth.category_ids.tolist(),
-        truth.boxes.tolist(),
-        truth.areas.tolist(),
-        truth.crowd.astype(int).tolist(),
-        strict=True,
-    )
-    keys = ("image_id", "category_id", "bbox", "area", "iscrowd")
-    document: dict[str, Any] = {
-        "images": [{"id": number} for number in range(1, images + 1)],
-        "categories": [{"id": category.id, "name": category.name} for category in CATEGORIES],
-        "annotations": [{"id": i, **dict(zip(keys, row, strict=True))} for i, row in enumerate(truths, start=1)],
-    }
-    found = [
-        {"image_id": image, "category_id": category, "bbox": box, "score": score}
-        for image, category, box, score in zip(
-            detections.image_ids.tolist(),
-            detections.category_ids.tolist(),
-            detections.boxes.tolist(),
-            detections.scores.tolist(),
-            strict=True,
-        )
-    ]
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO()
-        coco.dataset = document
-        coco.createIndex()
-        evaluation = COCOeval(coco, coco.loadRes(found), iouType="bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return evaluation.stats, evaluation.eval["precision"]
-
-
 def test_categories_stand_in_the_order_of_the_dataset() -> None:
     rng = np.random.default_rng(2)
     truth = ground_truth(rng, 30, 4)
@@ -100,7 +55,7 @@ def test_exactly_what_one_whole_evaluation_gives(seed: int, count: int, extra: i
     truth = ground_truth(rng, count, images)
     detections = detections_near(rng, truth, extra, images)
     scores = score_detections(truth, CATEGORIES, detections)
-    stats, precision = reference(truth, detections, images)
+    stats, precision = pycocotools("bbox", truth, detections, CATEGORIES)
     assert [-1 if value is None else value for value in scores.figures.values()] == stats.tolist()
     assert np.array_equal(scores.precision, precision[:, :, :, 0, 2])
 
@@ -137,7 +92,7 @@ def test_more_than_a_hundred_boxes_of_a_class_in_an_image() -> None:
     truth = ground_truth(rng, 60, 1)
     detections = detections_near(rng, truth, 400, 1)
     scores = score_detections(truth, CATEGORIES, detections)
-    assert list(scores.figures.values()) == reference(truth, detections, 1)[0].tolist()
+    assert list(scores.figures.values()) == pycocotools("bbox", truth, detections, CATEGORIES)[0].tolist()
 
 
 def no_detections() -> DetectionTable:

@@ -1,5 +1,3 @@
-import contextlib
-import io
 import itertools
 from typing import Any
 
@@ -7,9 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 from tests.texts import refused
+from tests.unit.vision.coco_reference import pycocotools
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
@@ -110,35 +107,12 @@ def test_keypoint_figures_are_pycocotools(seed: int, count: int, extra: int, ima
 
     scores = score_detections(truth, CATEGORIES, table, KEYPOINTS)
     CocoMatches(np.arange(1, images + 1), truth, CATEGORIES, table, KEYPOINTS).require_agreement(scores.figures)
-    keys = ("image_id", "category_id", "bbox", "area", "iscrowd", "keypoints", "num_keypoints")
-    columns = (*list(vars(truth).values())[:5], truth.extra.points.reshape(count, -1), labelled)  # type: ignore[union-attr]
-    annotations = zip(*(column.tolist() for column in columns), strict=True)
-    document: dict[str, Any] = {
-        "images": [{"id": number} for number in range(1, images + 1)],
-        "categories": [{"id": category.id, "name": category.name} for category in CATEGORIES],
-        "annotations": [{"id": i, **dict(zip(keys, row, strict=True))} for i, row in enumerate(annotations, start=1)],
-    }
-    results = [  # COCO's results of keypoints hold no boxes
-        {"image_id": image, "category_id": category, "score": score, "keypoints": flat}
-        for image, category, score, flat in zip(
-            table.image_ids.tolist(),
-            table.category_ids.tolist(),
-            table.scores.tolist(),
-            own.reshape(len(own), -1).tolist(),
-            strict=True,
-        )
-    ]
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO()
-        coco.dataset = document
-        coco.createIndex()
-        evaluation = COCOeval(coco, coco.loadRes(results), iouType="keypoints")
-        if points != 17:
-            evaluation.params.kpt_oks_sigmas = np.full(points, 1 / points)
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    assert [-1 if value is None else value for value in scores.figures.values()] == evaluation.stats.tolist()
+    flat = truth.extra.points.reshape(count, -1).tolist()  # type: ignore[union-attr]
+    extras = [{"keypoints": one, "num_keypoints": number} for one, number in zip(flat, labelled.tolist(), strict=True)]
+    results = [{"keypoints": one} for one in own.reshape(len(own), -1).tolist()]  # COCO's results hold no boxes
+    sigmas = None if points == 17 else np.full(points, 1 / points)
+    stats, _ = pycocotools("keypoints", truth, table, CATEGORIES, extras, results, sigmas)
+    assert [-1 if value is None else value for value in scores.figures.values()] == stats.tolist()
 
 
 def test_nothing_found_is_scored() -> None:

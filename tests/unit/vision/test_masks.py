@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
+from tests.unit.vision.coco_reference import pycocotools
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
@@ -196,30 +196,9 @@ def test_mask_figures_are_pycocotools(seed: int, count: int, extra: int, images:
     table = DetectionTable(*list(vars(found).values())[:4], masked(rng, found.boxes))
     scores = score_detections(truth, CATEGORIES, table, MASKS)
     CocoMatches(np.arange(1, images + 1), truth, CATEGORIES, table, MASKS).require_agreement(scores.figures)
-    keys = ("image_id", "category_id", "bbox", "area", "iscrowd")
-    rows = zip(*(column.tolist() for column in list(vars(truth).values())[:5]), truth.extra.encoded(), strict=True)  # type: ignore[union-attr]
-    document: dict[str, Any] = {
-        "images": [{"id": number, "height": 320, "width": 320} for number in range(1, images + 1)],
-        "categories": [{"id": category.id, "name": category.name} for category in CATEGORIES],
-        "annotations": [
-            {"id": number, **dict(zip(keys, row, strict=True)), "iscrowd": int(row[4]), "segmentation": segment}
-            for number, (*row, segment) in enumerate(rows, start=1)
-        ],
-    }
-    columns = (table.image_ids.tolist(), table.category_ids.tolist(), table.scores.tolist())
-    results = [  # COCO's results of masks hold no boxes
-        {"image_id": image, "category_id": category, "score": score, "segmentation": segment}
-        for image, category, score, segment in zip(*columns, table.extra.encoded(), strict=True)  # type: ignore[union-attr]
-    ]
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO()
-        coco.dataset = document
-        coco.createIndex()
-        evaluation = COCOeval(coco, coco.loadRes(results), iouType="segm")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    assert [-1 if value is None else value for value in scores.figures.values()] == evaluation.stats.tolist()
+    extras, results = ([{"segmentation": one} for one in side.extra.encoded()] for side in (truth, table))  # type: ignore[union-attr]
+    stats, _ = pycocotools("segm", truth, table, CATEGORIES, extras, results, height=320, width=320)
+    assert [-1 if value is None else value for value in scores.figures.values()] == stats.tolist()
 
 
 def test_annotations_are_read_as_pycocotools_does() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.test_shards import SCORED, without_times
+from tests.shards import assert_scored_alike
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core import environment
@@ -140,9 +140,7 @@ def test_any_shards_give_what_one_process_gives(images: int, count: int, batch: 
         (merged := root / "merged").mkdir()
         shards = read_shards([root / "shards"], partial=False)
         metrics = merge_shards(shards, merged)
-        for file in SCORED:
-            assert (merged / file).read_bytes() == (one / file).read_bytes(), file
-        assert without_times(merged) == without_times(one)
+        assert_scored_alike(merged, one)
         alone = json.loads((one / "metrics.json").read_text())
         assert metrics["latency_ms"] == alone["latency_ms"]
         assert [note for note in metrics["notes"] if not note.startswith("Merged")] == alone["notes"]
