@@ -374,6 +374,14 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     assert before[0] in read_records(second / "records.jsonl")
     trtw("decide", *words, "--seed", 1, "--batch", 2, "--resume", first, "--output", third)  # asked for in another way
     assert len(list((third / "logs").glob("score-*.log"))) == 2
+    why = "Rows of the earlier run are done again, from fp32 on trt on: the model, its data or an option is another."
+    assert why in json.loads((third / "decision.json").read_text())["notes"]
+    row = first / "scores" / "fp32" / "trt" / "row.json"
+    document = json.loads(row.read_text())
+    document["here"]["versions"]["onnx"] = "1.0"
+    row.write_text(json.dumps({**document, "asked": "0"}))
+    trtw("decide", *words, "--repetitions", 0, "--resume", first, "--output", third)
+    held(next(one for one in json.loads((third / "decision.json").read_text())["notes"] if "again" in one))
 
 
 def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,5 +36,6 @@ def test_words() -> None:
     other = OneBuild(number=2, engine_sha256="a", latency_ms=0.552, relative_l2=1.2e-3, verdict="wrong", score=0.6)
     held(Builds.chosen([one, other]).words)
     held(Builds.chosen(builds(None, None)).words)
+    held(Builds.chosen([one, OneBuild(number=2)]).words)
     assert Builds.chosen([one, other]).spread == pytest.approx(0.0415, abs=1e-3)
     assert Builds.chosen(builds(None)).spread is None

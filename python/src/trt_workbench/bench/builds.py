@@ -63,7 +63,8 @@ def built_group(label: str, records: Mapping[int, Sequence[Record]], scores: Map
     builds = Builds.chosen([_one_build(number, each, scores.get(number)) for number, each in records.items()])
     plans = {number: plan for number, each in records.items() if (plan := next(filter(None, map(_plan, each)), None))}
     here = all(hash_file(plan) == sha256 if plan.is_file() else False for plan, sha256 in plans.values())
-    layers, note = differences({number: plan for number, (plan, _) in plans.items()}) if here else ((), ABSENT)
+    known = {number: plan for number, (plan, _) in plans.items()}
+    layers, note = ((), "") if not known else differences(known) if here else ((), ABSENT)
     turns = {frozenset(one.group for one in each if one.status == "ok") for each in records.values()} - {frozenset()}
     apart = bool(turns) and not frozenset.intersection(*turns)
     notes = [note] * bool(note) + [_APART] * apart

@@ -82,9 +82,10 @@ class Builds(Plain):
             parts.append(f"{len(set(plans))} different plans" if len(set(plans)) > 1 else "all plans are equal")
         if wrong := [one.number for one in self.builds if one.verdict == WRONG]:
             parts.append(f"WRONG: {', '.join(map(str, wrong))}")
-        said = (
-            f"{counted(len(self.builds), 'build')} without each other's timings: {'; '.join(parts) or 'not measured'}"
-        )
+        there = sum(any((one.latency_ms, one.engine_sha256, one.verdict, one.score is not None)) for one in self.builds)
+        some = f"{there} of " if 0 < there < len(self.builds) else ""
+        count = f"{some}{counted(len(self.builds), 'build')}"
+        said = f"{count} without each other's timings: {'; '.join(parts) or 'not measured'}"
         return said + (f"; {self.rule} is build {self.kept}" if self.kept else "")
 
     def require_kept(self) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import Field
 
 from trt_workbench.bench import samples_of
 from trt_workbench.core.documents import Strict, append_lines, read_document, write_json
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.records import Record, read_records
-from trt_workbench.core.shard_files import circumstances
+from trt_workbench.core.shard_files import circumstances, first_difference
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import sha256_of
 
@@ -25,27 +27,32 @@ class ScoredRow(Strict):
 
     Attributes:
         asked: hash of everything that decides the score: model, data, options, versions, GPU or processor.
+        here: the versions, the GPU or the processor among that.
         answer: of the worker that scored it.
     """
 
     schema_version: Literal[1] = 1
     asked: str
+    here: dict[str, Any] = Field(default_factory=dict)
     answer: dict[str, Any]
 
 
 class Earlier:
     """An earlier run; nothing is taken where there is none."""
 
-    def __init__(self, directory: Path | None, folder: Path) -> None:
+    def __init__(self, directory: Path | None, folder: Path, note: Callable[[str], None] = lambda _: None) -> None:
         """Look at the run.
 
         Args:
             directory: of the earlier run; None without one.
             folder: of this one.
+            note: called with why rows that are there are not taken.
         """
         self._directory, self._folder = directory, folder
         self._here = circumstances(cuda=True)
         self._asked_for: set[str] = set()
+        self._reasons: set[str] = set()
+        self._note = note
         self._measured = [one for one in records_in(directory) if one.status == "ok"] if directory else []
         self._most = max(Counter(one.runtime for one in self._measured).values(), default=0)
 
@@ -62,6 +69,7 @@ class Earlier:
             return None
         row = read_document(there / _FILE, ScoredRow)
         if row.asked != self._asked(one, request):
+            self._say_why(one, row)
             return None
         measured = [each for each in self._measured if each.runtime == one.runtime]
         lost = not _has_engine(row.answer["provenance"])
@@ -75,7 +83,7 @@ class Earlier:
     def keep(self, one: DraftRow, request: Mapping[str, Any], answer: dict[str, Any]) -> None:
         """Note what a row was asked for and answered, for a later run. Raises OSError."""
         assert one.folder is not None
-        write_json(one.folder / _FILE, ScoredRow(asked=self._asked(one, request), answer=answer))
+        write_json(one.folder / _FILE, ScoredRow(asked=self._asked(one, request), here=self._here, answer=answer))
 
     def latencies(self, rows: Iterable[DraftRow]) -> list[Record]:
         """Return the measured repetitions of those rows that were taken with theirs."""
@@ -89,6 +97,16 @@ class Earlier:
             if not (here / _FILE).exists():
                 shutil.copytree(file.parent, here, dirs_exist_ok=True)
         self._put([one for one in self._measured if one.runtime not in self._asked_for])
+
+    def _say_why(self, one: DraftRow, row: ScoredRow) -> None:
+        """Say once for each reason why rows of the earlier run are done again."""
+        other = first_difference(row.here, self._here) if row.here else None
+        why = (
+            "{} was {} there and is {} here".format(*other) if other else "the model, its data or an option is another"
+        )
+        if why not in self._reasons:
+            self._reasons.add(why)
+            self._note(f"Rows of the earlier run are done again, from {one.label} on: {why}.")
 
     def _put(self, records: Sequence[Record]) -> None:
         for record in records:

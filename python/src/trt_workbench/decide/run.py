@@ -80,7 +80,7 @@ class DecideRun:
         """Make the folders."""
         self._began = time.monotonic()
         self._search: MixedSearch | None = None
-        self._earlier = Earlier(self.settings.resume, self.folder)
+        self._earlier = Earlier(self.settings.resume, self.folder, self._said)
         self.notes += sentences(self.settings.variants)
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
