@@ -74,6 +74,16 @@ def test_without_a_bench_there_are_scores_alone(evaluated: Make, tmp_path: Path)
     assert decision_about(runs[1:], [], 0.1, tmp_path) is None
 
 
+def test_what_is_simulated_is_said_once(evaluated: Make, tmp_path: Path) -> None:
+    """It was: ort-cpu only simulates int8+fp32 (simulated)."""
+    runs = [
+        evaluation(evaluated, "float", "fp32", "a" * 64),
+        evaluation(evaluated, "low", "int8 (simulated)", "b" * 64),
+    ]
+    made = decision_about(runs, [], 0.1, tmp_path)
+    assert [row.precision for row in made.rows] == ["fp32", "int8"]
+
+
 def test_what_is_not_calibrated_is_not_recommended(evaluated: Make, bench: Path, tmp_path: Path) -> None:
     noise = evaluation(evaluated, "low", "int8 (not calibrated)", "b" * 64, 0.02)
     metrics = json.loads((noise / "metrics.json").read_text())

@@ -279,7 +279,7 @@ def test_doubts() -> None:
         "differ from those of the same file",
         "not proven faster than fp32",
         "this machine's CPU",
-        "In simulation, nvfp4 also keeps the score",
+        "In simulation, nvfp4 keeps the score",
     ):
         assert text in doubts
 

@@ -95,8 +95,9 @@ def _detection(metrics: CocoMetrics) -> Detection:
 
 def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
     path = Path(metrics["model"]["path"])
+    computed = precision_label(metrics) or metrics["settings"].get("precision", "unknown")
     found = DraftRow(
-        precision_label(metrics) or metrics["settings"].get("precision", "unknown"),
+        computed.partition(" (")[0],  # that it is simulated stands in its row
         metrics["backend"],
         asked=metrics["settings"].get("precision", BASELINE),
         path=path if path.is_file() else None,

@@ -280,9 +280,7 @@ def _doubts(
     if simulated:
         named = _listed(simulated)
         keeps, it, its = ("keep", "them", "their") if len(simulated) > 1 else ("keeps", "it", "its")
-        doubts.append(
-            f"In simulation, {named} also {keeps} the score; {its} speed shows only on hardware that has {it}."
-        )
+        doubts.append(f"In simulation, {named} {keeps} the score; {its} speed shows only on hardware that has {it}.")
     return doubts
 
 
