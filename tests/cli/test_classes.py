@@ -117,7 +117,7 @@ def test_data_of_another_task_are_refused(model: Path, data: Path, tmp_path: Pat
 def test_what_is_not_said_is_asked_for(data: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "m.onnx", {"names": str([*COLOURS])})
     result = run(eval_coco, model, "--data", data, "--output", tmp_path / "run")
-    assert "Pass --family with one of" in " ".join(result.output.split())
+    assert "fits --family classifier, which is never guessed" in " ".join(result.output.split())
     result = run(eval_coco, model, "--data", data, "--output", tmp_path / "run", "--family", "classifier")
     assert result.exit_code == 2
     assert "Pass --normalize" in " ".join(result.output.split())

@@ -28,7 +28,8 @@ _ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]*/([^"/]+/[^"/]+)"')
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 _KNOWN = (
     "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "
-    "Annotations/*.xml (Pascal VOC), images/SPLIT/ and masks/SPLIT/ (maps of classes), SPLIT/CLASS/ (classification)"
+    "Annotations/*.xml (Pascal VOC), images/SPLIT/ and masks/SPLIT/ (maps of classes), SPLIT/CLASS/ (classification); "
+    "or images, with COCO's file given by --annotations"
 )
 
 
