@@ -389,13 +389,13 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0,1.4,1.3")
     words = (*relu(tmp_path), "--precisions", "fp32,fp16", "--backends", "trt", "--repetitions", 4, "--builds", 2)
-    run, answered, done = tmp_path / "run", DecideRun._answered, list[str]()
+    run, answered, done, overdue = tmp_path / "run", DecideRun._answered, list[str](), False
 
-    def interrupted(self: DecideRun, one: DraftRow, *more: Any) -> dict[str, Any]:
+    def interrupted(self: DecideRun, one: DraftRow, *more: Any, late: bool) -> dict[str, Any] | None:
         if len(done) == at:
             raise KeyboardInterrupt
         done.append(one.runtime)
-        return answered(self, one, *more)
+        return answered(self, one, *more, late=late or overdue)
 
     monkeypatch.setattr(DecideRun, "_answered", interrupted)
     at = 3
@@ -409,8 +409,9 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
     assert sorted((run / "records.jsonl").read_text()) == sorted(records)
     assert len(list((run / "scores").glob("*/trt/build-*/row.json"))) == 4
     shutil.rmtree(tmp_path / "out" / "engines")
-    at = -1
+    at, overdue = -1, True  # what is there takes none of the budget
     trtw("decide", *words, "--resume", run)
+    overdue = False
     assert len(builds.read_text().splitlines()) == 4  # nothing was built again
     first, second = (json.loads(text)["groups"] for text in (whole, (run / "builds.json").read_text()))
     assert [one["builds"] for one in second] == [one["builds"] for one in first]

@@ -91,7 +91,7 @@ class Earlier:
         return [one for one in self._measured if one.runtime in names]
 
     def keep_rest(self) -> None:
-        """Put what was not asked for before an interrupt into this run, which may take the place of the earlier one."""
+        """Put what an interrupt or the budget left out into this run, which may take the place of the earlier one."""
         for file in self._directory.glob(f"scores/**/{_FILE}") if self._directory else ():
             here = self._folder / file.parent.relative_to(self._directory or self._folder)
             if not (here / _FILE).exists():
@@ -101,9 +101,8 @@ class Earlier:
     def _say_why(self, one: DraftRow, row: ScoredRow) -> None:
         """Say once for each reason why rows of the earlier run are done again."""
         other = first_difference(row.here, self._here) if row.here else None
-        why = (
-            "{} was {} there and is {} here".format(*other) if other else "the model, its data or an option is another"
-        )
+        known = "the model, its data or an option" if row.here else "the model, its data, an option or a version"
+        why = "{} was {} there and is {} here".format(*other) if other else f"{known} is another"
         if why not in self._reasons:
             self._reasons.add(why)
             self._note(f"Rows of the earlier run are done again, from {one.label} on: {why}.")

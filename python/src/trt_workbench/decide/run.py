@@ -113,11 +113,12 @@ class DecideRun:
             if not any(one.scores for one in tried):
                 raise
             self.interrupted = True
-            self._earlier.keep_rest()
             records = records_in(self.folder)
             self.left_out.append("Interrupted: the remaining rows are missing.")
         self.subject.model.require_unchanged()  # other processes have read it
         rows, records, groups = joined(tried, records)
+        if self.interrupted or any(one.state == "left out" for one in tried):
+            self._earlier.keep_rest()
         self.notes += [f"{one.label} is missing: {one.reason}." for one in tried if one.build and one.kind]
         decision = judged(
             rows,
@@ -283,16 +284,14 @@ class DecideRun:
             self.progress("Scoring", number, len(waiting), one.label)
             timed = [one, *(row for row in tried if row.scores and not row.simulated)]
             reserve = measuring_s(timed, wanted(timed, self._repetitions))
-            if one.precision != BASELINE and self._is_late(reserve):
-                one.fail("left out", "the budget was used up before it was scored")
-                continue
-            self.note(f"Scoring {one.label}")
+            late = one.precision != BASELINE and self._is_late(reserve)
             numbered = "" if one.build is None else f"build-{one.build}"
             one.folder = self.folder / "scores" / one.precision / one.place / numbered
-            one.folder.mkdir(parents=True)
             log = self.folder / "logs" / f"score-{one.precision}-{one.place}{numbered}.log"
             try:
-                answer = self._answered(one, baseline, log)
+                if (answer := self._answered(one, baseline, log, late=late)) is None:
+                    one.fail("left out", "the budget was used up before it was scored")
+                    continue
                 one.provenance = answer["provenance"]
                 if one.misses:
                     one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
@@ -308,10 +307,13 @@ class DecideRun:
         _require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting), "")
 
-    def _answered(self, one: DraftRow, baseline: Path | None, log: Path) -> dict[str, Any]:
-        """Return what scoring a row gives, from the earlier run where that has it."""
+    def _answered(self, one: DraftRow, baseline: Path | None, log: Path, *, late: bool) -> dict[str, Any] | None:
+        """Return what scoring a row gives, from the earlier run where that has it; None where it is too late for it."""
         request = self._request(one, baseline)
-        if (answer := self._earlier.take(one, request, self._repetitions)) is None:
+        if (answer := self._earlier.take(one, request, self._repetitions)) is None and not late:
+            self.note(f"Scoring {one.label}")
+            assert one.folder is not None
+            one.folder.mkdir(parents=True)
             with WorkerProcess(log, TARGET) as worker:
                 answer = worker.ask(request, _TIMEOUT_S)
             self._earlier.keep(one, request, answer)
