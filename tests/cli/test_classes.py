@@ -18,6 +18,8 @@ from trt_workbench.quantize.cli import quantize
 from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 COLOURS = {"red": (0, 0, 200), "green": (0, 200, 0), "blue": (200, 0, 0)}
 
 

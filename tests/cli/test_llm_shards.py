@@ -15,7 +15,7 @@ from trt_workbench.llm.scores import TokenScores
 from trt_workbench.llm.settings import REFERENCE, BackendChoice
 from trt_workbench.llm.sharding import _read, _written
 
-pytestmark = pytest.mark.usefixtures("llm_output")
+pytestmark = pytest.mark.usefixtures("llm_output", "blank_pictures")
 Folders = Callable[[str], Path]
 TEXT = Path(__file__)
 

@@ -19,6 +19,8 @@ from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
 from trt_workbench.vision.scenes import dataset as embedded
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 NAMES = {"task": "segment", "names": "['square', 'circle']", "end2end": "True"}
 
 

@@ -23,6 +23,8 @@ from trt_workbench.core.records import read_records
 from trt_workbench.profile.document import read_records as read_profile
 from trt_workbench.vision.scenes import dataset as embedded
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"
 MODEL = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 

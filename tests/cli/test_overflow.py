@@ -15,6 +15,8 @@ from tests.streaming_models import contract_of, convolution, write_contract
 
 from trt_workbench.model.low_precision.cast import cast_model
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 GROWN = "g (float[N,8] x) => (float[N,4] y) {{ [up] a = MatMul(x, w1) [bend] b = {}(a) [down] y = MatMul(b, w2) }}"
 
 

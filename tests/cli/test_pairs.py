@@ -18,6 +18,8 @@ from trt_workbench.core.records import read_records
 from trt_workbench.model.opened import Model
 from trt_workbench.sanitize.parity import ParityRequest, check_parity
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 RIGHT = {name for name, pair in PAIRS.items() if pair.right}
 WRONG = PAIRS.keys() - RIGHT
 

@@ -16,6 +16,8 @@ from typer.testing import Result
 
 from trt_workbench.core.records import read_records
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 FP16, FP32, INT8 = (f"Row major linear {name}" for name in ("FP16", "FP32", "Int8 format"))
 MIXED = "int8+fp16 (67 % of layers int8, 33 % fp16)"
 

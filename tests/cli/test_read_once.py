@@ -21,6 +21,8 @@ from tests.streaming_models import contract_of, convolution, write_contract
 from trt_workbench.core import hashing, workers
 from trt_workbench.model import opened
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 GRAPH = """g (float[N,3,8,8] x) => (float[N,5] y) {
   a = Conv <pads = [1, 1, 1, 1]> (x, w) b = Relu(a) c = GlobalAveragePool(b) d = Flatten(c) y = MatMul(d, v)
 }"""

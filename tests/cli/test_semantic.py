@@ -11,6 +11,8 @@ import pytest
 from tests.in_app import stdout_of
 from tests.onnx_text import write_onnx
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 NAMES = ["red", "green", "blue"]
 
 

@@ -15,6 +15,8 @@ from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[Any]:
