@@ -66,13 +66,14 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
     run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
     rows = [DraftRow(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
+    rows.insert(0, DraftRow("fp32", "trt", path=model, build=2))  # losses are relative to the first
     scores = ResampledScore(0.3, np.zeros(1), "", 1)
     late: list[str] = []
     for one in rows:
         one.fail = lambda *_, one=one: late.append(one.label)  # type: ignore[method-assign]
     done = DraftRow("fp32", "trt", scores=scores)
     run._score(rows, [done, *rows])
-    assert late == ["fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
+    assert late == ["fp32 on trt, build 2", "fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
 
 
 def test_a_model_that_changes_meanwhile_is_no_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

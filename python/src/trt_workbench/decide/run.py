@@ -284,7 +284,8 @@ class DecideRun:
             self.progress("Scoring", number, len(waiting), one.label)
             timed = [one, *(row for row in tried if row.scores and not row.simulated)]
             reserve = measuring_s(timed, wanted(timed, self._repetitions))
-            late = one.precision != BASELINE and self._is_late(reserve)
+            needed = one.precision == BASELINE and one.build in (None, 1)  # what losses are relative to
+            late = not needed and self._is_late(reserve)
             numbered = "" if one.build is None else f"build-{one.build}"
             one.folder = self.folder / "scores" / one.precision / one.place / numbered
             log = self.folder / "logs" / f"score-{one.precision}-{one.place}{numbered}.log"
