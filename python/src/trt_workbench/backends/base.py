@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.core.files import require_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -414,8 +415,7 @@ class Backend(abc.ABC):
         """
         if model.suffix not in self.file_kinds:
             raise UsageProblem(f"Backend {self.name} loads only {' or '.join(self.file_kinds)} files: {model}")
-        if not model.is_file():
-            raise UsageProblem(f"The model file does not exist: {model}")
+        require_file("model file", model)
         options = options or SessionOptions()
         self.check_precision(options.precision)
         session = self._load(model, options)

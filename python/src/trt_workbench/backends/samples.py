@@ -14,6 +14,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, load_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_there
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,7 @@ def read_samples(sources: Sequence[str], specs: Sequence[TensorSpec]) -> Iterato
     """
     parts = [_split(source, specs) for source in sources]
     for _, path in parts:
-        if not path.exists():
-            raise UsageProblem(f"The input does not exist: {path}")
+        require_there("input", path)
     return _prefetched(_samples(parts, specs))
 
 

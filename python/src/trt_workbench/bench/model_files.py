@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trt_workbench.bench.config import LLM_KINDS, STREAM, BenchConfig, ModelEntry
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.stream import read_contract, read_tensors
@@ -87,6 +88,5 @@ def _file(name: str, entry: ModelEntry) -> Path:
         raise UsageProblem(f"Model {name} has no file yet: {what}. Then pass --model {name}=PATH.")
     if entry.path.is_dir():
         return examine_llm_directory(entry.path).path
-    if not entry.path.is_file():
-        raise UsageProblem(f"The file of model {name} does not exist: {entry.path}")
+    require_file(f"file of model {name}", entry.path)
     return entry.path

@@ -216,6 +216,19 @@ def other_case(path: Path) -> str:
     return f", but {found} is there (letter case counts)" if found and found != path else ""
 
 
+def require_there(what: str, path: Path) -> None:
+    """Raise UsageProblem unless a path exists; it names what is there in another letter case."""
+    if not path.exists():
+        raise UsageProblem(f"The {what} does not exist{other_case(path)}: {path}")
+
+
+def require_file(what: str, path: Path) -> None:
+    """Raise UsageProblem unless a path is a file."""
+    require_there(what, path)
+    if not path.is_file():
+        raise UsageProblem(f"The {what} {'is a folder' if path.is_dir() else 'is not a file'}: {path}")
+
+
 def _in_any_case(path: Path) -> Path | None:
     if path.exists() or path.parent == path:
         return path if path.exists() else None

@@ -11,6 +11,7 @@ from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import check_backend_options, check_name, default_backends
 from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
@@ -155,8 +156,7 @@ def subject_of(
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")
     path = path or embedded_model()
-    if not path.is_file():
-        raise UsageProblem(f"The model file does not exist: {path}")
+    require_file("model file", path)
     if path.suffix != ".onnx":
         raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {path}")
     model = Model.open(path)

@@ -12,6 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import read_hashed
 from trt_workbench.model.constants import Array, constant_value, evaluated
 from trt_workbench.model.proto import STANDARD
@@ -172,7 +173,7 @@ def read_file(path: Path) -> tuple[bytes, str]:
     try:
         return read_hashed(path)
     except FileNotFoundError as error:
-        raise UsageProblem(f"The model file does not exist: {path}") from error
+        raise UsageProblem(f"The model file does not exist{other_case(path)}: {path}") from error
     except OSError as error:
         raise UsageProblem(f"The model file cannot be read ({error.strerror or error}): {path}") from error
 

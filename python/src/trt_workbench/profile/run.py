@@ -14,6 +14,7 @@ from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.core.directory import RunDirectory, run_directory
 from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.files import require_file
 from trt_workbench.core.settings import with_flags
 from trt_workbench.model.node_names import ModelNodes, read_nodes
 from trt_workbench.model.opened import Model
@@ -131,8 +132,7 @@ class _Filling:
 def _workload(
     request: ProfileRequest, path: Path, precision: str, backend: str, say: Callable[[str], None] | None = None
 ) -> Workload:
-    if not path.is_file():
-        raise UsageProblem(f"The engine or model does not exist: {path}")
+    require_file("engine or model", path)
     if path.suffix in PLAN_SUFFIXES:
         backend = TrtBackend.name if backend == AUTO else backend
         if not get_backend(backend).plans:

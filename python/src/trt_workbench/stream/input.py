@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import load_arrays, numpy_dtype
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.stream.audio import AUDIO_SUFFIXES, read_audio
 from trt_workbench.stream.contract.contract import Contract
@@ -132,8 +133,7 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
     readers = {".npy": _features, **dict.fromkeys(AUDIO_SUFFIXES, _audio)}
     if path.suffix.lower() not in readers:
         raise UsageProblem(f"The input must be random, code, or a .npy, .wav or .flac file, not: {source}")
-    if not path.is_file():
-        raise UsageProblem(f"The input file does not exist: {path}")
+    require_file("input file", path)
     signal = readers[path.suffix.lower()](contract, path, frames)
     return StreamInput(signal, {"kind": path.suffix[1:].lower(), "path": str(path), "sha256": hash_file(path)})
 

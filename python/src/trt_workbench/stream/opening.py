@@ -13,6 +13,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.kept_reference import open_reference, record_folder
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.launcher import task
 from trt_workbench.core.verification import Mark
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
@@ -86,8 +87,7 @@ class OpenedStream:
         """
         self.settings, self._say = settings, say
         self.target = settings.target or embedded_model(ENCODER)
-        if not self.target.is_file():
-            raise UsageProblem(f"The model or engine does not exist: {self.target}")
+        require_file("engine or model", self.target)
         self._graph = Model.open(settings.model) if settings.model else own_model(self.target)
         if self._graph is not None:
             refuse_random(self._graph, "compared")

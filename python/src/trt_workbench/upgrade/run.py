@@ -13,6 +13,7 @@ from trt_workbench.core.builds import FILE as BUILDS
 from trt_workbench.core.builds import BuildGroups, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.files import require_there
 from trt_workbench.core.percent import limit
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
@@ -61,8 +62,8 @@ def upgrade(
         raise UsageProblem("Name the stack to compare with by --to, or keep the side of --from by --record.")
     if settings.builds and not runs_plans(settings.backend):
         raise UsageProblem(f"--builds is for backends that build engines, such as trt; {settings.backend} does not.")
-    if lacking := next((one for one in settings.data_files if not one.exists()), None):
-        raise UsageProblem(f"The data set does not exist: {lacking}")
+    for one in settings.data_files:
+        require_there("data set", one)
     kept = recorded_side(settings.before)
     if kept and settings.record:
         raise UsageProblem(f"--from is a record already: {settings.before}")

@@ -16,6 +16,7 @@ from trt_workbench.backends.measure.inputs import with_limits
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend, runs_plans
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.settings import with_flags
 from trt_workbench.core.stack import Stack
 from trt_workbench.engine.manifest import read_manifest
@@ -294,8 +295,7 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
         )
     if request.target.suffix == MODEL_SUFFIX:
         return replace(request, model=request.model or request.target)
-    if not request.target.is_file():
-        raise UsageProblem(f"The engine or model does not exist: {request.target}")
+    require_file("engine or model", request.target)
     own, manifest = own_model(request.target), read_manifest(request.target)
     model = request.model or (own.path if own else None)
     if model is None or manifest is None:

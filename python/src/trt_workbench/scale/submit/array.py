@@ -12,7 +12,7 @@ import yaml
 from trt_workbench import __version__
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import write_text
+from trt_workbench.core.files import require_there, write_text
 from trt_workbench.core.shard_files import SHARD, ShardDocument, read_shard_run
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.model.opened import Model, sha256_of
@@ -168,8 +168,7 @@ def _pinned(run: RunFile) -> tuple[RunFile, Path | None]:
     if run.is_embedded:
         return run.model_copy(update=update), None
     model = Path(str(run.model))
-    if not model.exists():
-        raise UsageProblem(f"The model does not exist: {model}")
+    require_there("model", model)
     found = sha256_of(model)
     if run.model_sha256 not in (None, found):
         raise UsageProblem(f"The model's SHA-256 is {found}, and RUN.yaml names {run.model_sha256}: {model}")

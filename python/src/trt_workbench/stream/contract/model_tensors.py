@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.facts import ModelTensor
@@ -51,8 +52,7 @@ def read_tensors(path: Path) -> ModelTensors:
         facts = Model.open(path).facts
         inputs, outputs = ({one.name: one for one in many} for many in (facts.inputs, facts.outputs))
         return ModelTensors(inputs, outputs, metadata=facts.metadata)
-    if not path.is_file():
-        raise UsageProblem(f"The model or engine does not exist: {path}")
+    require_file("engine or model", path)
     manifest = read_manifest(path)
     if manifest is None:
         raise UsageProblem(

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import key_of, read_document, reason_in
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import ModelTensors
@@ -99,8 +100,7 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
         Contradictions: it is a draft with undecided fields, or contradicts itself or the model.
         UsageProblem: the file cannot be read.
     """
-    if not path.is_file():
-        raise UsageProblem(f"The contract {'is not a file' if path.exists() else 'does not exist'}: {path}")
+    require_file("contract", path)
     document = read_document(path, dict[str, Any])
     left = dict(undecided(document))
     try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trt_workbench.backends.base import Session
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.stream.contract.decoding import Decoding
 from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
@@ -53,8 +53,7 @@ def open_decoder(said: Decoding, folder: Path, load: Load, capacity: int) -> Ite
 def _files(said: Decoding, folder: Path) -> Iterator[Path]:
     for key, name in (("decoder", said.decoder), ("joiner", said.joiner)):
         path = folder / str(name)
-        if not path.is_file():
-            raise UsageProblem(f"The contract's decoding.{key} does not exist: {path}")
+        require_file(f"contract's decoding.{key}", path)
         yield path
 
 

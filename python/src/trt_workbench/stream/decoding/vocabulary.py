@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.input_files import read_text
 
 WORD_START = "▁"
@@ -35,8 +36,7 @@ class Vocabulary:
         Raises:
             UsageProblem: it cannot be read, a line has another form, or a number comes twice.
         """
-        if not path.is_file():
-            raise UsageProblem(f"The contract's tokens file does not exist: {path}")
+        require_file("contract's tokens file", path)
         self.pieces: dict[int, str] = {}
         try:
             text = read_text(path)

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, Field
 
 from trt_workbench.core.documents import Open, read_lines
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.stream.audio import read_audio
 from trt_workbench.stream.contract.log_mel import SAMPLE_RATE
 from trt_workbench.stream.transcribe.spoken_code import HELD_OUT_UTTERANCES, utterance
@@ -69,8 +70,7 @@ def read_manifest(path: Path, most: int | None = None) -> list[Utterance]:
     Raises:
         UsageProblem: the manifest cannot be read, has no utterance, or an audio file does not exist.
     """
-    if not path.is_file():
-        raise UsageProblem(f"The manifest {'is not a file' if path.exists() else 'does not exist'}: {path}")
+    require_file("manifest", path)
     lines: list[ManifestLine] = read_lines(path, ManifestLine, 'a line is {"audio": "a.wav", "text": "what was said"}')
     found = list(_named(lines[:most], path.parent))
     if not found:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import other_case
+from trt_workbench.core.files import require_there
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.forms.classes import LISTS, class_folders
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, split_names
@@ -61,8 +61,7 @@ def find_data(path: Path, split: str | None = None) -> DataPlace:
     Raises:
         UsageProblem: there is none, or several could be meant.
     """
-    if not path.exists():
-        raise UsageProblem(f"The data set does not exist{other_case(path)}: {path}")
+    require_there("data set", path)
     if (found := look_for_data(path, split)) is None:
         what = f"--data found no data set of split {split or DEFAULT_SPLIT}"
         raise UsageProblem(f"{what}; it takes a folder with one of these, or the file: {_KNOWN}: {path}")
