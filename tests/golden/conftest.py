@@ -8,6 +8,7 @@ import pytest
 from tests.golden.cases import BENCH
 
 from trt_workbench.core import workers
+from trt_workbench.engine import native
 from trt_workbench.vision.scenes import dataset
 from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION
 
@@ -38,6 +39,7 @@ def workplace(made: Path, forking: object, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # records are of processors
     monkeypatch.setattr(workers, "subprocess", forking)
+    monkeypatch.setattr(native, "_early", {})  # of a test before, in this process
     monkeypatch.setattr(dataset, "HELD_OUT_IMAGES", 12)  # as many as the cases look at
     for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
         monkeypatch.delenv(name)
