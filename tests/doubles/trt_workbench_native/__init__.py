@@ -181,7 +181,10 @@ def _chance(options: BuildOptions) -> dict[str, Any]:
         return {}
     choices = [*map(float, told.split(","))]
     before = len(Path(os.environ["TRTW_DOUBLE_LOG"]).read_text(encoding="utf-8").splitlines()) - 1
-    return {"ms": choices[before % len(choices)], "type": "INT8" if options.int8 else "FP16" if options.fp16 else "FP32"}
+    return {
+        "ms": choices[before % len(choices)],
+        "type": "INT8" if options.int8 else "FP16" if options.fp16 else "FP32",
+    }
 
 
 def _build_in_steps(seconds: float, progress: Any) -> None:
