@@ -23,7 +23,7 @@ from trt_workbench.bench import (
 from trt_workbench.core.builds import BUILD, FILE, BuildGroups
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
-from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.precision import read
 from trt_workbench.core.records import Record
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
@@ -35,7 +35,7 @@ from trt_workbench.decide.resume import Earlier, records_in
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
-from trt_workbench.decide.tried import DraftRow, left_out
+from trt_workbench.decide.tried import DraftRow, left_out, require_a_baseline
 from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
@@ -78,7 +78,7 @@ class DecideRun:
 
     def __post_init__(self) -> None:
         """Make the folders."""
-        self._began = time.monotonic()
+        self._began, self._slowest_s = time.monotonic(), 0.0
         self._search: MixedSearch | None = None
         self._earlier = Earlier(self.settings.resume, self.folder, self._said)
         self.notes += sentences(self.settings.variants)
@@ -283,7 +283,8 @@ class DecideRun:
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting), one.label)
             timed = [one, *(row for row in tried if row.scores and not row.simulated)]
-            reserve = measuring_s(timed, wanted(timed, self._repetitions))
+            # a build may take minutes, as the slowest so far; what it leaves has to do for its latency
+            reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
             needed = one.precision == BASELINE and one.build in (None, 1)  # what losses are relative to
             late = not needed and self._is_late(reserve)
             numbered = "" if one.build is None else f"build-{one.build}"
@@ -305,7 +306,7 @@ class DecideRun:
                 one.fail("failed", str(failure), failure.kind)
             except WorkbenchError as error:
                 one.fail("failed", str(error), type(error).__name__)
-        _require_a_baseline(tried)
+        require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting), "")
 
     def _answered(self, one: DraftRow, baseline: Path | None, log: Path, *, late: bool) -> dict[str, Any] | None:
@@ -315,8 +316,10 @@ class DecideRun:
             self.note(f"Scoring {one.label}")
             assert one.folder is not None
             one.folder.mkdir(parents=True)
+            began = time.monotonic()
             with WorkerProcess(log, TARGET) as worker:
                 answer = worker.ask(request, _TIMEOUT_S)
+            self._slowest_s = max(self._slowest_s, time.monotonic() - began)
             self._earlier.keep(one, request, answer)
         return answer
 
@@ -391,10 +394,3 @@ class DecideRun:
     def _is_late(self, reserve: float = 0.0) -> bool:
         left = self._left()
         return left is not None and left <= reserve
-
-
-def _require_a_baseline(tried: Sequence[DraftRow]) -> None:
-    """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
-    rows = [one for one in tried if one.precision == BASELINE]
-    if not any(one.scores for one in rows):
-        raise (error_kind(rows[0].kind) or CheckFailed)(f"{rows[0].label} has no score: {rows[0].reason}")

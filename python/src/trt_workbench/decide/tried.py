@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.errors import CheckFailed, error_kind
 from trt_workbench.core.precision import read
 from trt_workbench.decide.document import BASELINE, State
 from trt_workbench.model.low_precision.evidence import Evidence
@@ -120,3 +121,10 @@ def left_out(tried: Sequence[DraftRow]) -> list[str]:
         alike.setdefault(", ".join(backends), []).append(precision)
     named = "; ".join(f"{', '.join(precisions)} on {backends}" for backends, precisions in alike.items())
     return [f"Not tried, as the budget was used up: {named}."] if named else []
+
+
+def require_a_baseline(tried: Sequence[DraftRow]) -> None:
+    """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
+    rows = [one for one in tried if one.precision == BASELINE]
+    if not any(one.scores for one in rows):
+        raise (error_kind(rows[0].kind) or CheckFailed)(f"{rows[0].label} has no score: {rows[0].reason}")
