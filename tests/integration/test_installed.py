@@ -83,8 +83,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run(["uv", "build", "-q", "--sdist", "-o", folder, PROJECT], check=True)
     (archive,) = folder.glob("*.tar.gz")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", "--no-compile"]
-    subprocess.run([*pip, "--target", folder / "site", archive], check=True)
+    install = ["uv", "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target", folder / "site"]
+    subprocess.run([*install, archive], check=True)
     return folder / "site"
 
 
@@ -101,7 +101,8 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cv2.imwrite(str(here / "d.png"), np.full((48, 64, 3), 120, np.uint8))
     (here / "fake.plan").write_bytes(b"no plan")
     (here / "run.yaml").write_text("name: night\ncommand: eval-coco\nshards: 2\nfolder: job\n")
-    (here / "gate.yaml").write_text("model: m.onnx\nlatency: {backends: ort-cpu, at_most_ms: 1000}\n")
+    score = "{backend: ort-cpu, limit: 2, report: false, at_least: {AP: 0}}"
+    (here / "gate.yaml").write_text(f"model: shapes-yolov10\nscore: {score}\n")
     (here / "bench.yaml").write_text(
         "title: own\nrepetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01}\nruntimes: [{backend: ort-cpu}]\n"
         "models: {own: {path: m.onnx}, embedded: {embedded: streaming-encoder}}\n"
