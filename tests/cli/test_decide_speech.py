@@ -137,7 +137,7 @@ def test_a_precision_that_loses_words_fails_the_gate(tmp_path: Path) -> None:
     assert "Texts that change most" in page
 
 
-def test_calibration_feeds_the_states_that_a_stream_reaches() -> None:
+def test_calibration_feeds_the_states_that_a_stream_reaches(spoken: tuple[Path, Path]) -> None:
     settings = CalibrationSettings(calibration="code", samples=12)
     data = calibration_data(Model.open(MODEL), settings)
     calls = list(batches(data, 99))
@@ -146,7 +146,7 @@ def test_calibration_feeds_the_states_that_a_stream_reaches() -> None:
     assert all(one.size == 1 and one.inputs["audio_signal"].shape == (1, 80, 65) for one in calls)
     filled = [int(one.inputs["cache_last_channel_len"][0]) for one in calls]
     assert len(set(filled)) == 1 or max(filled) > 0
-    many = calibration_data(Model.open(MODEL), CalibrationSettings(calibration="code", samples=640))
+    many = calibration_data(Model.open(MODEL), CalibrationSettings(calibration=str(spoken[1]), samples=80))
     fed = {int(one.inputs["cache_last_channel_len"][0]): one for one in batches(many, 1)}
     assert min(fed) == 0
     assert max(fed) == 70  # the whole memory
