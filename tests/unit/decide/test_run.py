@@ -76,6 +76,27 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     assert late == ["fp32 on trt, build 2", "fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
 
 
+def test_no_build_is_begun_that_may_leave_no_time_for_its_latency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibration = CalibrationSettings()
+    model = write_onnx(tmp_path / "m.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }")
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    run = DecideRun(subject, DecideSettings(budget=3600), tmp_path, lambda *_: None, lambda _: None)
+    lateness: dict[str, bool] = {}
+
+    def answered(one: DraftRow, *_: object, late: bool) -> None:
+        lateness[one.label] = late
+
+    monkeypatch.setattr(run, "_answered", answered)
+    rows = [DraftRow("fp16", "trt", path=model, build=1), DraftRow("fp16", "torch", path=model)]
+    done = DraftRow("fp32", "trt", scores=ResampledScore(0.3, np.zeros(1), "", 1))
+    for slowest_s, expected in ((0.0, False), (4000.0, True)):
+        run._slowest_s = slowest_s
+        run._score(rows, [done, *rows])
+        assert lateness == {"fp16 on trt, build 1": expected, "fp16 on torch": False}
+
+
 def test_a_model_that_changes_meanwhile_is_no_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calibration, text = CalibrationSettings(), "g (float[1] x) => (float[1] y) { y = Abs(x) }"
     model = write_onnx(tmp_path / "m.onnx", text)
