@@ -12,7 +12,7 @@ from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
-from trt_workbench.decide.tried import DraftRow, left_out
+from trt_workbench.decide.tried import DraftRow, builds_left_out, left_out
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.settings import CalibrationSettings
@@ -118,6 +118,12 @@ def test_what_was_left_out_is_one_sentence() -> None:
     for one in rows[1:]:
         one.fail("left out", "the budget was used up before it was scored")
     held(*left_out(rows))
+    builds = [DraftRow("int8", "trt", build=number) for number in range(1, 5)]
+    assert builds_left_out(builds) == []
+    for one in builds[1:]:
+        one.fail("left out", "the budget was used up before it was scored")
+    assert builds_left_out(builds) == ["3 of 4 builds of int8 on trt were left out, as the budget was used up."]
+    assert builds_left_out(builds[1:]) == []  # which the other sentence says
     assert left_out(rows[:1]) == []
 
 

@@ -35,7 +35,7 @@ from trt_workbench.decide.resume import Earlier, records_in
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
-from trt_workbench.decide.tried import DraftRow, left_out, require_a_baseline
+from trt_workbench.decide.tried import DraftRow, builds_left_out, left_out, require_a_baseline
 from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
@@ -128,7 +128,7 @@ class DecideRun:
             task=self.subject.task,
             settings=self.settings,
             notes=[*self.notes, *(self._search.words if self._search else ())],
-            left_out=[*left_out(rows), *self.left_out],
+            left_out=[*left_out(rows), *builds_left_out(tried), *self.left_out],
             search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
             root=self.folder,

@@ -123,6 +123,19 @@ def left_out(tried: Sequence[DraftRow]) -> list[str]:
     return [f"Not tried, as the budget was used up: {named}."] if named else []
 
 
+def builds_left_out(tried: Sequence[DraftRow]) -> list[str]:
+    """Return a sentence on each row of which some builds were not made within the time limit."""
+    rows: dict[str, list[bool]] = {}
+    for one in tried:
+        if one.build is not None:
+            rows.setdefault(f"{one.precision} on {one.place}", []).append(one.state == "left out")
+    some = {label: late for label, late in rows.items() if 0 < sum(late) < len(late)}
+    return [
+        f"{sum(late)} of {len(late)} builds of {label} were left out, as the budget was used up."
+        for label, late in some.items()
+    ]
+
+
 def require_a_baseline(tried: Sequence[DraftRow]) -> None:
     """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
     rows = [one for one in tried if one.precision == BASELINE]
