@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     say,
+    single_command_app,
     stdout_console,
 )
 
@@ -87,3 +88,8 @@ def build_ort(
         print_json({"schema_version": 1, "wheel": str(wheel), "installed": install})
     else:
         print_line(stdout_console(quiet=False), f"Wheel: {wheel}")
+
+
+def main() -> None:
+    """Run `build-ort`."""
+    single_command_app(build_ort)()
