@@ -13,7 +13,7 @@ from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import repetition_medians
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.records import Record
 from trt_workbench.core.verification import WRONG
 from trt_workbench.engine.layer_choices import ABSENT, differences
@@ -62,7 +62,7 @@ def built_group(label: str, records: Mapping[int, Sequence[Record]], scores: Map
     """
     builds = Builds.chosen([_one_build(number, each, scores.get(number)) for number, each in records.items()])
     plans = {number: plan for number, each in records.items() if (plan := next(filter(None, map(_plan, each)), None))}
-    here = all(hash_file(plan) == sha256 if plan.is_file() else False for plan, sha256 in plans.values())
+    here = all(has_hash(plan, sha256) for plan, sha256 in plans.values())
     known = {number: plan for number, (plan, _) in plans.items()}
     layers, note = ((), "") if not known else differences(known) if here else ((), ABSENT)
     turns = {frozenset(one.group for one in each if one.status == "ok") for each in records.values()} - {frozenset()}

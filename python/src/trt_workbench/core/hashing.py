@@ -91,6 +91,11 @@ def hash_file(path: Path) -> str:
     return digest
 
 
+def has_hash(path: Path, sha256: str) -> bool:
+    """Return whether a file is there and has this SHA-256. Raises OSError as `hash_file`."""
+    return path.is_file() and hash_file(path) == sha256
+
+
 def read_hashed(path: Path, limit: int = MOST_BYTES) -> tuple[bytes, str]:
     """Return a file's content, and the SHA-256 of this content in hexadecimal, which `hash_file` knows from then on.
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from trt_workbench.bench import samples_of
 from trt_workbench.core.documents import Strict, append_lines, read_document, write_json
-from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.hashing import has_hash, hash_document
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard_files import circumstances, first_difference
 from trt_workbench.decide.tried import DraftRow
@@ -128,4 +128,4 @@ def records_in(folder: Path) -> list[Record]:
 def _has_engine(provenance: Mapping[str, Any]) -> bool:
     """Whether the engine that a row was scored on is here, where it had one."""
     plan = provenance.get("plan")
-    return not plan or (Path(str(plan)).is_file() and sha256_of(Path(str(plan))) == provenance["plan_sha256"])
+    return not plan or has_hash(Path(str(plan)), provenance["plan_sha256"])
