@@ -48,6 +48,8 @@ def test_a_size_or_a_name_that_is_none_is_refused(model: Path, words: list[str])
     [
         (["--backends", "ort-cpu,tort"], "There is no backend called 'tort'; did you mean trt or torch?"),
         (["--backends", "ort-cpu", "--precisions", "fp32,fp17"], "There is no precision 'fp17'; did you mean fp16"),
+        (["--backends", "ort-cpu", "--precisions", "fp32,fp17,fp31"], "There is no precision 'fp17'"),  # the first one
+        (["--backends", "ort-cpu", "--precisions", "fp32,fp31,fp17"], "There is no precision 'fp31'"),
     ],
 )
 def test_a_wrong_name_is_refused_next_to_right_ones(model: Path, words: list[str], said: str) -> None:

@@ -281,8 +281,9 @@ def matrix_of(model: Path, asked: MatrixSettings) -> tuple[BenchConfig, list[str
                 runtimes.append(RuntimeEntry(backend=name, precision=precision))
             except UsageProblem as problem:
                 refused.append(str(problem))
-    for precision in {*asked.precisions} - {runtime.precision for runtime in runtimes}:
-        if not known(precision):
+    served = {runtime.precision for runtime in runtimes}
+    for precision in asked.precisions:
+        if precision not in served and not known(precision):
             get(precision)  # says that there is none
     if not runtimes:
         raise UsageProblem(refused[0])
