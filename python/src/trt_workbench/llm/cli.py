@@ -203,7 +203,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
             f"{row['perplexity']:.4f}",
             f"{row['relative_difference']:+.1e}",
             _figure(row["max_logit_difference"]),
-            "-" if isnan(row["top1_agreement"]) else f"{share(row['top1_agreement'], 3)}",
+            "-" if isnan(row["top1_agreement"]) else share(row["top1_agreement"], 3),
             _figure(row["kl_divergence"]),
             "failed" if row["failure"] else "passed",
         )

@@ -48,7 +48,7 @@ def strips(sides: Sequence[SideView]) -> Strips:
     parts += [(_COLOURS + 1, "all others", others)] if any(others) else []
     wholes = [side.total_ms or 1.0 for side in sides]
     legend = [
-        (place, kind, [f"{share(time / whole)}" for time, whole in zip(times, wholes, strict=True)])
+        (place, kind, [share(time / whole) for time, whole in zip(times, wholes, strict=True)])
         for place, kind, times in parts
     ]
     return Strips([_pieces(side, colours, longest) for side in sides], legend)

@@ -105,7 +105,7 @@ def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:
     from trt_workbench.core.percent import share
 
     sqnr = "-" if group.sqnr_db is None else f"{group.sqnr_db:.1f}"
-    cells = (group.name, group.op_type, sqnr, f"{share(group.noise / total, 1)}", f"{share(group.macs_share, 1)}")
+    cells = (group.name, group.op_type, sqnr, share(group.noise / total, 1), share(group.macs_share, 1))
     if not scored:
         return cells
     score = group.score
