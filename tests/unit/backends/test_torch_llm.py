@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trt_workbench.backends.torch.backend import compiler
-from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.model.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 from tests.texts import refused
 
-from trt_workbench.backends.torch.llm import TorchLlm, choose_device, load_torch_llm
+from trt_workbench.backends.torch.llm import TorchLlm, load_torch_llm
 from trt_workbench.backends.torch.llm_model import quiet_transformers
 from trt_workbench.llm.agreement import trace
 from trt_workbench.llm.generation import generate_cached, generate_uncached
@@ -53,20 +53,10 @@ def test_what_the_architecture_refuses_is_an_error_of_the_user(
         model.prefill(TOKENS[None], 30)
 
 
-@pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x", "cpu:0"])
-def test_devices_that_do_not_exist(device: str) -> None:
+@pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x"])
+def test_devices_that_do_not_exist(device: str, llm_folder: Folders) -> None:
     with refused(UsageProblem):
-        choose_device(device)
-
-
-def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert choose_device("cuda:1") == "cuda:1"
-    with refused(ComponentMissing):
-        choose_device("cuda:2")
+        load_torch_llm(examine_llm_directory(llm_folder("llama")), device=device)
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp16", "float16"), ("bf16", "bfloat16")])

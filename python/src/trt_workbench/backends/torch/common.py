@@ -57,12 +57,12 @@ def chosen_device(name: str | None) -> torch.device:
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "only the CPU"
         raise ComponentMissing(
             f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; "
-            f"{task('doctor')} shows the driver."
+            f"choose cpu, or see what {task('doctor')} says of the driver."
         )
     if device.type not in ("cpu", "cuda") or (device.index or 0) >= max(torch.cuda.device_count(), 1):
-        raise UsageProblem(
-            f"There is no device {name!r}: cpu, cuda or cuda:N with N below {torch.cuda.device_count()}."
-        )
+        count = torch.cuda.device_count()
+        gpus = f" or cuda:N with N below {count}" if count else ""
+        raise UsageProblem(f"The device must be cpu{gpus} here, not {name!r}.")
     return device
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
-from trt_workbench.backends.torch.common import PRECISIONS, not_compiled, plain_strides
+from trt_workbench.backends.torch.common import PRECISIONS, chosen_device, not_compiled, plain_strides, set_tf32
 from trt_workbench.backends.torch.llm_model import REFUSALS, load_causal_lm, quiet_transformers
-from trt_workbench.core.counts import counted
 from trt_workbench.core.device_errors import device_error, device_message
-from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.variables import wait_policy
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.llm_known import imports_of_language_models
@@ -241,41 +240,14 @@ def load_torch_llm(
     """
     if precision not in PRECISIONS:
         raise UsageProblem(f"torch runs a language model in {', '.join(PRECISIONS)}, not {precision!r}.")
-    chosen = choose_device(device)
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
-    model = load_causal_lm(directory, "fastest", PRECISIONS[precision], note)
-    return TorchLlm(model, device=chosen, precision=precision, compiled=compiled)
-
-
-def choose_device(device: str) -> str:
-    """Return the device that "auto" stands for, or the given one if it is there; forbid TF32.
-
-    Raises:
-        ComponentMissing: torch is missing, or the device is not there.
-        UsageProblem: there is no such kind of device.
-    """
     with imports_of_language_models():
         import torch
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    available = torch.cuda.is_available()
-    if device == "auto":
-        return "cuda" if available else "cpu"
-    kind, colon, number = device.partition(":")
-    if device != "cpu" and not (kind == "cuda" and (number.isdecimal() or not colon)):
-        raise UsageProblem(f"PyTorch's device must be auto, cpu, cuda or cuda:N, not {device!r}.")
-    if kind == "cuda" and not available:
-        raise ComponentMissing(
-            f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."
-        )
-    if number and int(number) >= torch.cuda.device_count():
-        raise ComponentMissing(
-            f"PyTorch sees {counted(torch.cuda.device_count(), 'GPU')}, counted from 0; there is no {device}."
-        )
-    return device
+    chosen = chosen_device(None if device == "auto" else device)
+    set_tf32(False)
+    if threads:
+        torch.set_num_threads(threads)
+    model = load_causal_lm(directory, "fastest", PRECISIONS[precision], note)
+    return TorchLlm(model, device=str(chosen), precision=precision, compiled=compiled)
 
 
 @contextmanager
