@@ -14,6 +14,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.torch import backend as backend_module
 from trt_workbench.backends.torch.backend import TorchBackend, TorchCompileBackend, compiler
+from trt_workbench.backends.torch.common import chosen_device
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 torch = pytest.importorskip("torch")
@@ -112,6 +113,15 @@ def test_an_exported_program_needs_trust_and_runs_with_it(program: Path) -> None
     program.write_bytes(b"no archive")
     with refused(UsageProblem):
         TorchBackend().load(program, options(trust=True))
+
+
+def test_devices_are_those_that_pytorch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert str(chosen_device("cuda:1")) == "cuda:1"
+    assert str(chosen_device(None)) == "cuda"
+    with refused(UsageProblem):
+        chosen_device("cuda:2")
 
 
 @pytest.mark.parametrize(
