@@ -65,15 +65,18 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     asked = DecideSettings(budget=1e-9)
     subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
     run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
-    rows = [DraftRow(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
-    rows.insert(0, DraftRow("fp32", "trt", path=model, build=2))  # losses are relative to the first
+    rows = [DraftRow("fp32", "trt", path=model, build=2)]  # losses are relative to the first
+    for name in ("fp16", "int8"):
+        rows += [DraftRow(name, "trt", path=model, build=number) for number in (1, 2)]
+        rows.append(DraftRow(name, "torch", path=model))
     scores = ResampledScore(0.3, np.zeros(1), "", 1)
     late: list[str] = []
     for one in rows:
         one.fail = lambda *_, one=one: late.append(one.label)  # type: ignore[method-assign]
     done = DraftRow("fp32", "trt", scores=scores)
     run._score(rows, [done, *rows])
-    assert late == ["fp32 on trt, build 2", "fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
+    builds = [f"{name} on trt, build {number}" for number in (1, 2) for name in ("fp16", "int8")]
+    assert late == [*builds, "fp32 on trt, build 2", "fp16 on torch", "int8 on torch"]
 
 
 def test_no_build_is_begun_that_may_leave_no_time_for_its_latency(

@@ -102,10 +102,10 @@ class DecideRun:
             for variant in ("", *self.settings.variants.get(backend, ()))
             for number in self._numbers(backend)
         ]
-        own, others = ([one for one in tried if (one.precision == BASELINE) is first] for first in (True, False))
+        own, others = ([one for one in tried if one.is_needed is first] for first in (True, False))
         self._search = self._mixed()
         try:
-            for rows in filter(None, (own, others)):  # before others are made, the baseline needs a score
+            for rows in filter(None, (own, others)):  # before others are made, one of the baseline needs a score
                 self._make(rows)
                 self._score(rows, tried)
             records = self._measure([one for one in tried if one.scores and not one.simulated])
@@ -276,17 +276,17 @@ class DecideRun:
 
     def _score(self, rows: Sequence[DraftRow], tried: Sequence[DraftRow]) -> None:
         # Every precision on one runtime after the other: where time is short, what a precision costs is known of all of
-        # them, rather than of few everywhere.
+        # them, rather than of few everywhere. For the same reason further builds come by number, the baseline's last.
         places = list(dict.fromkeys(one.place for one in tried))
-        waiting = sorted((one for one in rows if one.path), key=lambda one: places.index(one.place))
+        turn = {id(one): (places.index(one.place), one.precision == BASELINE, one.build or 0) for one in rows}
+        waiting = sorted((one for one in rows if one.path), key=lambda one: turn[id(one)])
         baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting), one.label)
             timed = [one, *(row for row in tried if row.scores and not row.simulated)]
             # a build may take minutes, as the slowest so far; what it leaves has to do for its latency
             reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
-            needed = one.precision == BASELINE and one.build in (None, 1)  # what losses are relative to
-            late = not needed and self._is_late(reserve)
+            late = not one.is_needed and self._is_late(reserve)
             numbered = "" if one.build is None else f"build-{one.build}"
             one.folder = self.folder / "scores" / one.precision / one.place / numbered
             log = self.folder / "logs" / f"score-{one.precision}-{one.place}{numbered}.log"

@@ -74,6 +74,11 @@ class DraftRow:
         return f"{self.precision} on {self.place}" + ("" if self.build is None else f", build {self.build}")
 
     @property
+    def is_needed(self) -> bool:
+        """Whether it is tried whatever the time: what losses are relative to."""
+        return self.precision == BASELINE and self.build in (None, 1)
+
+    @property
     def computes_in(self) -> str | None:
         """What its graph or engine computes in, with shares."""
         return precision_label(self.provenance, "text")
