@@ -92,8 +92,8 @@ def test_a_file_that_is_no_model_is_not_taken_for_an_engine(tmp_path: Path) -> N
     np.save(tmp_path / "x.npy", np.zeros(3))
     shown = inspect(tmp_path / "x.npy")
     assert shown.exit_code == 2
-    assert "neither an ONNX model nor an engine: it is a NumPy array" in shown.output
-    (tmp_path / "x.plan").write_bytes(b"unknown to all, as the next release's may be")
+    assert "no TensorRT engine: it is a NumPy array" in shown.output
+    (tmp_path / "x.plan").write_bytes(b"unknown to all,\0as the next release's may be")
     assert "has no manifest" in inspect(tmp_path / "x.plan").output
 
 

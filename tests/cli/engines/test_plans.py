@@ -107,6 +107,36 @@ def test_a_plan_of_another_version_or_gpu_is_refused(
     held(stderr_of("infer-engine", plan))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "FILE"),
+        ("inspect-engine", "FILE"),
+        ("infer-engine", "FILE"),
+        ("verify", "FILE"),
+        ("profile", "FILE", "--backend", "trt"),
+        ("refit-engine", "FILE", "model.onnx", "-o", "new.plan"),
+        ("make-contract", "FILE", "-o", "contract.json"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_known_to_be_no_engine_is_called_what_it_is(
+    words: tuple[str, ...], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kinds = {
+        b"import onnx\n": "a text file",
+        b"\xff\xd8\xff\xe0\0": "a JPEG image",
+        model.read_bytes(): "an ONNX model",
+    }
+    for content, kind in kinds.items():
+        Path("make.plan").write_bytes(content)
+        said = stderr_of(*(word.replace("FILE", "make.plan") for word in words))
+        assert f"The file is no TensorRT engine: it {'begins like' if 'ONNX' in kind else 'is'} {kind}" in said
+    Path("make.plan").rename("make.py")
+    assert "engine" in stderr_of(*(word.replace("FILE", "make.py") for word in words))
+
+
 @pytest.mark.parametrize("content", [b"", b"\x08\x07 an onnx file", b"PK\x03\x04 an archive", b"<html>"])
 def test_a_file_that_is_no_plan_is_refused_even_with_trust(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "thing.plan"

@@ -15,6 +15,7 @@ from trt_workbench.engine import native
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.plugins import PluginLibrary, opened_plugins
 from trt_workbench.engine.target import Target, require_target
+from trt_workbench.model.sniff import refuse_other_than_engine
 
 WeightBudget = int | Literal["auto"]
 _MOST_BYTES = 2**40  # engines of language models are large; they are read from disk, so that the disk bounds them
@@ -110,6 +111,7 @@ def _read(path: Path, *, trust: bool, advise_trust: bool) -> CheckedPlan:
         return checked(None, ("The plan's damaged manifest was ignored (--trust).",))
     if manifest is None:
         if not trust:
+            refuse_other_than_engine(path)
             raise UsageProblem(
                 f"The plan has no manifest ({manifest_path(path).name}). {TRUST if advise_trust else REBUILD} {path}"
             )

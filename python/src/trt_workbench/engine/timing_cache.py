@@ -39,9 +39,8 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
     refuse_special(path)
     with _lock(path):
         if path.is_file():
-            data = read_bytes(path)
-            _refuse_other(path, data)
-            return data
+            _refuse_other(path)
+            return read_bytes(path)
     if strict:
         raise UsageProblem(
             f"The strict timing cache does not exist; build once without --timing-cache-strict first: {path}"
@@ -94,14 +93,13 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
 _ENGINES = (*PLAN_SUFFIXES, ".trt")
 
 
-def _refuse_other(path: Path, data: bytes) -> None:
+def _refuse_other(path: Path) -> None:
     """Raise UsageProblem for a file that is something else: a build would replace it at its end."""
     what = "is an ONNX model"
     try:
         Model.open(path)
     except UsageProblem:
-        is_text = b"\n" in data and b"\0" not in data and data.decode(errors="ignore").encode() == data
-        what = "is a text file" if is_text else describe_file(path)
+        what = describe_file(path)
         if "TensorRT engine" in what and not (path.suffix in _ENGINES or manifest_path(path).exists()):
             return
     if not any(words in what for words in ("no known model format", "starts like one", "is empty")):

@@ -38,10 +38,6 @@ def inspect(
     An engine: its manifest and the output of TensorRT's engine inspector.
     """
     if not model.is_dir() and model.suffix != ".onnx":
-        from trt_workbench.model.sniff import other_than_engine
-
-        if model.exists() and not trust and (found := other_than_engine(model)):
-            raise UsageProblem(f"The file is neither an ONNX model nor an engine: it {found}. File: {model}")
         show_plan(
             model,
             manifest_only=manifest_only,

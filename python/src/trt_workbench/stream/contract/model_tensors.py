@@ -12,6 +12,7 @@ from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sniff import refuse_other_than_engine
 
 MODEL_SUFFIX = ".onnx"
 
@@ -55,6 +56,7 @@ def read_tensors(path: Path) -> ModelTensors:
     require_file("engine or model", path)
     manifest = read_manifest(path)
     if manifest is None:
+        refuse_other_than_engine(path)
         raise UsageProblem(
             f"What an engine takes stands in its manifest, {manifest_path(path).name}, and there is none. Build the "
             f"engine with build-engine, or check the contract against its ONNX model: {path}"
