@@ -52,3 +52,22 @@ def test_no_other_module_compares_arrays() -> None:
 )  # fmt: skip
 def test_a_comparison_would_be_found(text: str) -> None:
     assert comparisons(text)
+
+
+def own_hash_checks(text: str) -> list[str]:
+    """Return the comparisons of a module with the hash of a file, which `core.hashing.has_hash` makes."""
+    compared = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Compare))
+    sides = [(node, side) for node in compared for side in (node.left, *node.comparators)]
+    return [
+        ast.unparse(node)
+        for node, side in sides
+        if isinstance(side, ast.Call) and ast.unparse(side.func) == "hash_file"
+    ]
+
+
+def test_whether_a_file_has_a_hash_is_asked_in_one_place() -> None:
+    found = {module: own_hash_checks((PACKAGE / module).read_text(encoding="utf-8")) for module in MODULES}
+    assert {module: ones for module, ones in found.items() if ones} == {
+        "backends/kept_reference.py": ["hash_file(path) == one.sha256"],  # says why one cannot be read
+        "core/hashing.py": ["hash_file(path) == sha256"],
+    }

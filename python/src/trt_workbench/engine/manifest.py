@@ -11,7 +11,7 @@ from typing import Any, Literal
 from trt_workbench.core.builds import Builds
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign
-from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.plain import Plain, read_plain
 from trt_workbench.core.verification import Verification
 
@@ -180,7 +180,7 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
 def _is_ours(plan: Path) -> bool:
     """Whether a plan is what its manifest says."""
     manifest = read_manifest(plan)
-    return manifest is not None and manifest.engine.sha256 == hash_file(plan)
+    return manifest is not None and has_hash(plan, manifest.engine.sha256)
 
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:

@@ -20,7 +20,7 @@ from trt_workbench.backends.torch.llm_model import load_causal_lm
 from trt_workbench.core.documents import Inside, having, read_document, write_json
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.files import refuse_foreign, scratch_folder
-from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.hashing import has_hash, hash_document, hash_file
 from trt_workbench.core.kept import seal, sealed
 from trt_workbench.core.launcher import package
 from trt_workbench.core.settings import parts
@@ -292,7 +292,7 @@ def check_folder(directory: LlmDirectory, output: Path, settings: ExportSettings
     refuse_foreign(earlier, lambda file: "graphs" in read_document(file, dict[str, Any]))
     for name in () if earlier.exists() else _COPIED:
         source = directory.path / name
-        refuse_foreign(output / name, lambda file, source=source: hash_file(file) == hash_file(source))  # type: ignore[misc]
+        refuse_foreign(output / name, lambda file, source=source: has_hash(file, hash_file(source)))  # type: ignore[misc]
 
 
 def _move(folder: Path, output: Path) -> None:

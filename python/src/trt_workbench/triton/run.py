@@ -18,7 +18,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, replace_folder, scratch_folder, write_text
-from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.hashing import has_hash, hash_file
 from trt_workbench.triton.client import client_of_images, client_of_tensors
 from trt_workbench.triton.config import Config, model_config
 from trt_workbench.triton.ensemble import make_ensemble
@@ -146,7 +146,7 @@ def _refuse_foreign(place: Path) -> None:
         return
     try:
         kept = json.loads((place / RECORD).read_text(encoding="utf-8"))["config_sha256"]
-        ours = not place.is_symlink() and kept == hash_file(place / CONFIG)
+        ours = not place.is_symlink() and has_hash(place / CONFIG, kept)
     except (OSError, ValueError, KeyError, TypeError):
         ours = False
     if not ours:
