@@ -64,6 +64,31 @@ def test_other_commands_say_it_too(
     assert result.stderr.splitlines()[0].removeprefix("note: ") == unused(f"trtw {command} m.onnx")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "{model}"),
+        ("upgrade", "{model}", "--to", "."),
+        ("infer-engine", "{model}", "--backend", "trt"),
+        ("profile", "{model}", "--backend", "trt"),
+        ("profile", "{model}", "--backend", "ort-trt"),
+    ],
+)
+def test_what_needs_a_gpu_names_what_needs_none(
+    gpus: Fixture, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    gpus()
+    monkeypatch.chdir(tmp_path)
+    done = trtw(*(word.format(model=model) for word in words))
+    assert done.exit_code == 3
+    advice = "Or choose ort-cpu, which runs on the CPU, as in --backend ort-cpu."
+    assert done.stderr.rstrip().endswith(advice)
+    Path("m.plan").write_bytes(b"plan\0")
+    if words[0] == "verify":
+        assert advice not in trtw("verify", "m.plan").stderr
+        assert trtw("verify", model, "--backend", "ort-cpu", "--quick").exit_code == 0
+
+
 @pytest.mark.parametrize("command", ["backends", "doctor"])
 @pytest.mark.parametrize("environment", ["default", "rtx5090-trt11", "h200"])
 @pytest.mark.parametrize("start", ["pixi", "tasks/run"])

@@ -137,8 +137,17 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
     if name == AUTO:
         return _first_that_serves(suffix, say or (lambda _: None))
     backend = get_backend(name)
-    _asked(name).required(name)
+    found = _asked(name)
+    if not found.ok and _has_instead(backend, suffix):
+        advice = f"{found.fix} Or choose {REFERENCE}, which runs on the CPU, as in --backend {REFERENCE}."
+        found = replace(found, fix=advice.lstrip())
+    found.required(name)
     return backend
+
+
+def _has_instead(backend: Backend, suffix: str) -> bool:
+    """Say whether what this backend needs a GPU for can be done without one here."""
+    return "cpu" not in backend.devices and suffix in get_backend(REFERENCE).file_kinds and availability(REFERENCE).ok
 
 
 def check_name(name: str, also: Sequence[str] = ()) -> None:
