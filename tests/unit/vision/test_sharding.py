@@ -20,7 +20,7 @@ from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import circumstances, read_shards
 from trt_workbench.vision import sharding
 from trt_workbench.vision.class_map import ClassMap
-from trt_workbench.vision.dataset import CocoDataset, read_dataset
+from trt_workbench.vision.dataset import READ_BY, CocoDataset, read_dataset
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import STAGES
@@ -144,3 +144,7 @@ def test_any_shards_give_what_one_process_gives(images: int, count: int, batch: 
         alone = json.loads((one / "metrics.json").read_text())
         assert metrics["latency_ms"] == alone["latency_ms"]
         assert [note for note in metrics["notes"] if not note.startswith("Merged")] == alone["notes"]
+
+
+def test_a_data_set_is_read_again_with_all_that_it_was_read_with() -> None:
+    assert {*READ_BY, "task"} == set(read_dataset.__kwdefaults__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +133,16 @@ class CocoDataset:
         images = tuple(image for image in self.images if image.id in kept)
         truth = self.truth.select(np.isin(self.truth.image_ids, image_ids))
         return replace(self, images=images, truth=truth)
+
+
+READ_BY: Final = ("split", "exif", "limit", "allow_missing")
+"""Settings of an evaluation that say what of a data set is read."""
+
+
+def read_by(settings: Mapping[str, Any], task: VisionTask) -> CocoDataset:
+    """Return the data set of an evaluation, of its settings or what a shard keeps of them, as `read_dataset` does."""
+    places = (Path(settings[name]) for name in ("images", "annotations"))
+    return read_dataset(*places, **{name: settings[name] for name in READ_BY}, task=task)
 
 
 def read_dataset(

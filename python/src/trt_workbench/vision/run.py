@@ -28,7 +28,7 @@ from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.class_map import ClassMap
-from trt_workbench.vision.dataset import CocoDataset, read_dataset
+from trt_workbench.vision.dataset import CocoDataset, read_by
 from trt_workbench.vision.dataset_check import check_annotations
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.decoders import COMPARED
@@ -42,7 +42,6 @@ from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, sp
 from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
 from trt_workbench.vision.sharding import write_shard
-from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.registry import task_of
 
 INFINITE_INSIDE = "Outputs are finite, but internal values are not"
@@ -81,12 +80,6 @@ class CocoRequest(CocoSettings):
     shard: Shard | None = None
 
 
-def dataset_of(request: CocoRequest, task: VisionTask) -> CocoDataset:
-    """Return the data set of an evaluation, with what a task reads of it. Raises UsageProblem as `read_dataset`."""
-    how = {name: getattr(request, name) for name in ("split", "exif", "limit", "allow_missing")}
-    return read_dataset(request.images, request.annotations, **how, task=task)
-
-
 class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
     """A checked request with its model loaded; nothing has been written yet. A context manager.
 
@@ -122,7 +115,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.request = request
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
-        self.dataset = dataset_of(request, task_of("boxes"))
+        self.dataset = read_by(vars(request), task_of("boxes"))
         self._of_dataset = check_annotations(self.dataset)
         options = session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
@@ -132,7 +125,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.task = task_of(family.task)
             self._require_labels()
             if self.task.keys:  # what the model is for is known only now
-                self.dataset = dataset_of(request, self.task)
+                self.dataset = read_by(vars(request), self.task)
             self.settings = self._loop_settings()
             self.classes = self._understood(on_note or (lambda _: None))
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
@@ -239,7 +232,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 detector.family.preparation()  # says what is to be passed
                 raise UsageProblem(f"The model does not say which slot is the background. {FINDS_OUT}")
             every = dataclasses.replace(request, limit=None)
-            whole = self.dataset if request.limit is None else dataset_of(every, self.task)
+            whole = self.dataset if request.limit is None else read_by(vars(every), self.task)
             on, self.dataset = split(whole, self.dataset, request.seed, [*way.tried])
             say(f"Trying {counted(len(ways), 'way')} to prepare images, on {IMAGES} images that are not scored.")
             detector.family = way.family

@@ -25,7 +25,7 @@ from trt_workbench.core.shard_files import (
     writing,
 )
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.vision.dataset import CocoDataset, read_dataset
+from trt_workbench.vision.dataset import READ_BY, CocoDataset, read_by
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionTable, read_predictions, write_predictions
 from trt_workbench.vision.document import STAGES
@@ -68,8 +68,7 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
         "facts": facts,
         "images": str(dataset.folder.absolute()),
         "annotations": str(dataset.annotations.absolute()),
-        "split": request.split,
-        "allow_missing": request.allow_missing,
+        **{name: getattr(request, name) for name in READ_BY},
         "detections": len(found.detections),
         "wall_s": found.result.wall_s,
         "read": found.read.counts(),
@@ -120,7 +119,7 @@ def merge_shards(
     whole = shards.first.whole
     facts, settings = whole["facts"], whole["facts"]["settings"]
     task = task_of(facts["model"]["task"])
-    dataset = ahead.result() if ahead and task.name == Boxes.name else _read_dataset(shards, task)
+    dataset = ahead.result() if ahead and task.name == Boxes.name else read_by({**settings, **whole}, task)
     if dataset.sha256 != shards.first.asked["data_sha256"]:
         raise UsageProblem(f"The annotations have changed since the shards were evaluated: {whole['annotations']}")
     said = [note for one in shards.runs for note in one.document.whole["notes"]]
@@ -141,20 +140,6 @@ def merge_shards(
     texts = tuple(one.directory / "predictions.json" for one in shards.runs)
     found = Found(ids, result, detections, read, said, texts)
     return score(folder, dataset, found, facts).metrics
-
-
-def _read_dataset(shards: Shards, task: VisionTask) -> CocoDataset:
-    whole = shards.first.whole
-    settings = whole["facts"]["settings"]
-    return read_dataset(
-        Path(whole["images"]),
-        Path(whole["annotations"]),
-        split=whole["split"],
-        exif=settings["exif"],
-        limit=settings["limit"],
-        allow_missing=whole["allow_missing"],
-        task=task,
-    )
 
 
 def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str, Any]:
