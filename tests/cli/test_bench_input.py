@@ -199,7 +199,8 @@ def test_a_dry_run_knows_what_backends_take(tmp_path: Path, runtime: str) -> Non
 @pytest.mark.usefixtures("model")
 def test_of_a_sweep_some_combinations_may_be_impossible(tmp_path: Path) -> None:
     runtime = "{backend: ort-cuda, options: {cuda_graph: [true, false]}, concurrency: [1, 2]}"
-    text = f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays}}}}\n"
+    scenario = "{s: {kind: arrays, imgsz: [8, 8]}}"
+    text = f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {scenario}\n"
     assert len(stdout_of("bench", write(tmp_path, text), "--dry-run").splitlines()) == 4
     said = stderr_of("bench", write(tmp_path, text), "--dry-run", "--only", "*concurrency=2*cuda_graph=True*")
     held(said)

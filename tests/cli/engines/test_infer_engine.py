@@ -115,7 +115,7 @@ def test_nan_and_infinity_fail_the_check(plan: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("-i", "z=x.npy"), "has no input 'z'"),
+        (("-i", "z={x}"), "has no input 'z'"),
         (("-i", "absent.npy"), "does not exist"),
         (("-i", "{x}"), "has 1 array, but the model takes x float32"),
         (("-i", "x={x}", "-i", "x={y}"), "given twice"),

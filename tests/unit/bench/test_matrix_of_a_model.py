@@ -47,6 +47,8 @@ def test_a_size_or_a_name_that_is_none_is_refused(model: Path, words: list[str])
     ("words", "said"),
     [
         (["--backends", "ort-cpu,tort"], "There is no backend called 'tort'; did you mean trt or torch?"),
+        (["--backends", "ort-cpu", "--dim", "sied=4"], "The model has no dynamic dimension sied; its inputs: x "),
+        (["--backends", "ort-cpu"], "The size of dimension side of input x float32 [?, ?] is unknown; set it"),
         (["--backends", "ort-cpu", "--precisions", "fp32,fp17"], "There is no precision 'fp17'; did you mean fp16"),
         (["--backends", "ort-cpu", "--precisions", "fp32,fp17,fp31"], "There is no precision 'fp17'"),  # the first one
         (["--backends", "ort-cpu", "--precisions", "fp32,fp31,fp17"], "There is no precision 'fp31'"),

@@ -35,6 +35,19 @@ def file_name(tensor: str) -> str:
     return quote(tensor, safe=" ()[],;:+=@$#!~^") if tensor not in (".", "..") else quote(tensor).replace(".", "%2E")
 
 
+def source_path(source: str) -> Path:
+    """Return the path of `PATH` or `NAME=PATH`, whatever the names of the inputs are."""
+    parts = source.split("=")
+    places = [Path("=".join(parts[first:])) for first in range(len(parts))]
+    return next((place for place in places if place.exists()), places[len(parts) > 1])
+
+
+def require_sources(sources: Sequence[str]) -> None:
+    """Raise UsageProblem unless there is something at every path of `read_samples`; needs no model."""
+    for source in sources:
+        require_there("input", source_path(source))
+
+
 def read_samples(sources: Sequence[str], specs: Sequence[TensorSpec]) -> Iterator[Sample]:
     """Yield the samples in `sources`, reading the next one while one is used.
 

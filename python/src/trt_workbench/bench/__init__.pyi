@@ -1,4 +1,5 @@
 from .availability import unavailable_backends as unavailable_backends
+from .bench_run import prepare_bench as prepare_bench
 from .builds import built_group as built_group
 from .cli import bench as bench
 from .cli import require_sound as require_sound
@@ -19,6 +20,7 @@ from .ranking import repetition_medians as repetition_medians
 from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun
+from .settings import MatrixSettings as MatrixSettings
 from .sharding import merge_shards as merge_shards
 from .sharding import samples_of as samples_of
 from .view import Table as Table

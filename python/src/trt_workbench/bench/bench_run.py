@@ -14,7 +14,7 @@ from trt_workbench.bench.builds import with_builds
 from trt_workbench.bench.config import BenchConfig, load_config, matrix_of, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import check_contracts, model_files, with_models
-from trt_workbench.bench.options import check_runtimes
+from trt_workbench.bench.options import check_runtimes, check_shapes
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
 from trt_workbench.bench.sharding import block_of, samples_of, write_shard
@@ -27,6 +27,7 @@ from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.workspace import EMBEDDED_MODELS, embedded_model
 from trt_workbench.verify import BenchGate
+from trt_workbench.vision import check_family
 
 
 @dataclass(frozen=True)
@@ -214,8 +215,13 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
 
 def plan_bench(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:
     """Expand the matrix of a configuration. Raises UsageProblem as `prepare_bench`."""
-    check_contracts(config, model_files(config))
+    files = model_files(config)
+    for name, entry in config.models.items():
+        if entry.family:
+            check_family(entry.family, f"model {name}")
+    check_contracts(config, files)
     points = expand(config, only)
     require_known(points)
     check_runtimes(points)
+    check_shapes(points, files)
     return PreparedBench(config, points, earlier)

@@ -14,7 +14,7 @@ from trt_workbench.backends.preparation import Background, ChannelOrder, Normali
 from trt_workbench.backends.registry import default_backends, get_backend
 from trt_workbench.bench.settings import MatrixSettings
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.precision import get, known
+from trt_workbench.core.precision import check_any
 from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
@@ -283,8 +283,8 @@ def matrix_of(model: Path, asked: MatrixSettings) -> tuple[BenchConfig, list[str
                 refused.append(str(problem))
     served = {runtime.precision for runtime in runtimes}
     for precision in asked.precisions:
-        if precision not in served and not known(precision):
-            get(precision)  # says that there is none
+        if precision not in served:
+            check_any(precision)
     if not runtimes:
         raise UsageProblem(refused[0])
     name = _NO_NAME.sub("_", model.stem).lstrip("._+-") or "model"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.measure.inputs import Symbols, dimension_symbols, onnx_inputs, with_image_size
+from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.measure.inputs import (
+    Symbols,
+    dimension_symbols,
+    input_shapes,
+    onnx_inputs,
+    with_image_size,
+)
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import LLM_KINDS, STREAM
-from trt_workbench.bench.matrix import IMAGE_SIDES, Point
+from trt_workbench.bench.matrix import IMAGE_SIDES, Point, Work
 from trt_workbench.bench.streams import stream_profile
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile, ShapeRange
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream import read_contract
 
 Ranges = Mapping[str, Sequence[int]]
@@ -25,13 +32,26 @@ def check_runtimes(points: Iterable[Point]) -> None:
     Of a sweep some combinations may be impossible; these become failed records. Options of language models are checked
     once the model is opened.
     """
-    problems: dict[str, list[UsageProblem | None]] = {}
-    for point in points:
-        if point.work.kind not in LLM_KINDS:
-            problems.setdefault(point.entry, []).append(_problem(point))
-    for found in problems.values():
-        if found[0] and all(found):
-            raise found[0]
+    _refuse((point.entry, _problem(point)) for point in points if point.work.kind not in LLM_KINDS)
+
+
+def check_shapes(points: Iterable[Point], files: Mapping[str, Path]) -> None:
+    """Raise UsageProblem for arrays of a scenario whose sizes fit a model at none of its points; needs no device.
+
+    A server and an engine say their own shapes once they are loaded.
+    """
+    own = (point for point in points if point.work.kind == "arrays" and not get_backend(point.backend).served)
+    _refuse(((point.work.scenario, point.source), _misfit(point.work, files[point.source])) for point in own)
+
+
+def _refuse(found: Iterable[tuple[Hashable, UsageProblem | None]]) -> None:
+    """Raise the first problem of what has one at every point."""
+    problems: dict[Hashable, list[UsageProblem | None]] = {}
+    for part, problem in found:
+        problems.setdefault(part, []).append(problem)
+    for ones in problems.values():
+        if ones[0] and all(ones):
+            raise ones[0]
 
 
 def _problem(point: Point) -> UsageProblem | None:
@@ -40,6 +60,27 @@ def _problem(point: Point) -> UsageProblem | None:
     except UsageProblem as problem:
         return problem
     return None
+
+
+def _misfit(work: Work, model: Path) -> UsageProblem | None:
+    try:
+        if tensors := onnx_inputs(model):
+            array_shapes([TensorSpec.of(tensor) for tensor in tensors], tensors, work)
+    except UsageProblem as problem:
+        return problem
+    return None
+
+
+def array_shapes(specs: Sequence[TensorSpec], tensors: Sequence[ModelTensor], work: Work) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every input for arrays. Raises UsageProblem as `with_image_size` and `input_shapes`.
+
+    Args:
+        specs: the inputs as a session has them.
+        tensors: the inputs of the ONNX model, which name dynamic dimensions; empty for other files.
+        work: what is executed.
+    """
+    symbols = dimension_symbols(tensors) or {spec.name: spec.shape for spec in specs}
+    return input_shapes(specs, symbols, work.batch, with_image_size(work.dims, symbols, work.imgsz))
 
 
 def session_options(point: Point, model: Path, ranges: Ranges, contract: Path | None = None) -> SessionOptions:

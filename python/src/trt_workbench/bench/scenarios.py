@@ -10,15 +10,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.measure.inputs import (
-    dimension_symbols,
-    input_shapes,
-    onnx_inputs,
-    random_image,
-    random_inputs,
-    with_image_size,
-    with_limits,
-)
+from trt_workbench.backends.measure.inputs import onnx_inputs, random_image, random_inputs, with_limits
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
 from trt_workbench.backends.preparation import Preparation
@@ -26,7 +18,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.bench.config import LLM_KINDS, STREAM
 from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
-from trt_workbench.bench.options import Ranges, session_options
+from trt_workbench.bench.options import Ranges, array_shapes, session_options
 from trt_workbench.bench.streams import StreamWork
 from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Feed, Geometry, Ran, Wanted, make_feed, recognise
 
@@ -53,9 +45,7 @@ class Arrays:
     def __init__(self, session: Session, model: Path, work: Work, seed: int) -> None:
         """Draw the inputs. Raises UsageProblem if the shapes are not possible."""
         tensors = onnx_inputs(model)
-        symbols = dimension_symbols(tensors)
-        dims = with_image_size(work.dims, symbols or {spec.name: spec.shape for spec in session.inputs}, work.imgsz)
-        shapes = input_shapes(session.inputs, symbols, work.batch, dims)
+        shapes = array_shapes(session.inputs, tensors, work)
         self.items = work.batch
         self._session = session
         self.shapes: Mapping[str, Sequence[int]] | None = shapes

@@ -312,6 +312,12 @@ def known(text: str) -> tuple[Format, ...]:
     return ordered(row for part in parts if (row := find(part) or find(part.rpartition("-")[0])))
 
 
+def check_any(text: str) -> None:
+    """Raise UsageProblem where no part of a text is a format."""
+    if not known(text):
+        get(text)
+
+
 def ordered(formats: Iterable[Format]) -> tuple[Format, ...]:
     """Return formats from the coarsest to the finest, each once."""
     return tuple(sorted(dict.fromkeys(formats), key=FORMATS.index))

@@ -40,6 +40,7 @@ from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     ON_SCENES,
     DataPlace,
+    class_lines,
     embedded_dataset,
     embedded_name,
     family_of,
@@ -194,6 +195,8 @@ def subject_of(
         raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
     family = family_of(model, calibration)
     family.preparation()  # what nobody says is refused before anything is made
+    listed = read_dataset(place.images, place.annotations, split=place.split, allow_missing=True)
+    class_lines(calibration.classes, listed.categories)
     overlap = images_overlap(calibration.calibration, images, place.annotations, place.split)
     task = Detection(
         place.images,

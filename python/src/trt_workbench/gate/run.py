@@ -7,19 +7,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.backends.registry import AUTO, check_name
-from trt_workbench.bench import bench, compare, repetition_medians, unstable
+from trt_workbench.backends.registry import AUTO, check_name, get_backend
+from trt_workbench.bench import MatrixSettings, bench, compare, prepare_bench, repetition_medians, unstable
 from trt_workbench.console.called import Finished, call_command, called, settings_of
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.precision import check_any
 from trt_workbench.core.records import Record
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
@@ -76,6 +78,8 @@ def _require_usable(config: GateConfig) -> None:
             _require_names(settings)
             if isinstance(part, ScorePart):
                 _require_figures(part, settings)
+            if isinstance(part, LatencyPart):
+                _require_points(settings)
             if baseline := getattr(part, "baseline", None):
                 _require_baseline(baseline, _read_baseline if isinstance(part, ScorePart) else read_bench_run)
         except UsageProblem as error:
@@ -89,12 +93,22 @@ def _require_baseline(place: Path, read: Callable[[Path], Any]) -> None:
 
 
 def _require_names(settings: Mapping[str, Any]) -> None:
-    """Raise UsageProblem for a backend or a family that there is not; one that cannot serve fails its check alone."""
+    """Raise UsageProblem for a name that there is not; a backend that cannot serve fails its check alone."""
     for backend in (settings.get("backend", AUTO), *settings.get("backends", ())):
         if backend != AUTO:
             check_name(backend)
+    if precision := settings.get("precision"):
+        backend = settings.get("backend", AUTO)
+        (check_any if backend == AUTO else get_backend(backend).check_precision)(precision)
     if family := settings.get("family"):
         check_family(family, "--family")
+
+
+def _require_points(settings: Mapping[str, Any]) -> None:
+    """Raise UsageProblem for a precision, a size or a pattern that bench would refuse."""
+    matrix = MatrixSettings(**{one.name: settings[one.name] for one in fields(MatrixSettings)})
+    own = {name: settings[name] for name in ("only", "url", "builds") if name in settings}
+    prepare_bench(settings["config"], **{"only": (), **own}, matrix=matrix)
 
 
 def _require_figures(part: ScorePart, settings: Mapping[str, Any]) -> None:

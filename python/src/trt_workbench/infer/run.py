@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trt_workbench.backends.samples import Sample, read_samples
+from trt_workbench.backends.samples import Sample, read_samples, require_sources
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign, write_text
 from trt_workbench.core.input_files import parse_json, read_text
@@ -67,6 +67,7 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     """
     if request.inputs and request.shapes:
         raise UsageProblem("--shape is for random inputs; the given arrays have their own shapes.")
+    require_sources(request.inputs)
     if request.expect is not None and not request.expect.is_dir():
         raise UsageProblem(f"The folder of reference outputs does not exist: {request.expect}")
     if request.expect is not None and request.is_model:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
-from trt_workbench.backends.samples import Sample, read_samples
+from trt_workbench.backends.samples import Sample, read_samples, require_sources, source_path
 from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.elements import Kind, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
@@ -75,6 +75,25 @@ class Data:
         return fixed
 
 
+def require_inputs(sources: Sequence[str], preparation: Preparation, split: str | None) -> None:
+    """Refuse what can be refused of inputs before an engine is built for them.
+
+    Raises:
+        UsageProblem: there is nothing at a path, no such family or split, or an option has no inputs.
+    """
+    require_sources(sources)
+    if preparation.family:
+        _vision("families.recognise").check_family(preparation.family, "--family")
+    if split and not sources:
+        raise UsageProblem("--split needs --inputs, a data set.")
+    if split and len(sources) == 1:
+        _image_files(source_path(sources[0]), split)
+
+
+def _image_files(path: Path, split: str | None) -> Any:
+    return _vision("calibration").image_files(path, split, _vision("forms.form").DEFAULT_SPLIT)
+
+
 def hash_sources(sources: Sequence[str], split: str | None) -> list[str]:
     """Return a hash of each source of samples; of images it is of those that are read.
 
@@ -84,8 +103,8 @@ def hash_sources(sources: Sequence[str], split: str | None) -> list[str]:
     """
     found = []
     for source in sources:
-        path = Path(source) if Path(source).exists() else Path(source.partition("=")[2])
-        if images := _vision("calibration").image_files(path, split, _vision("forms.form").DEFAULT_SPLIT):
+        path = source_path(source)
+        if images := _image_files(path, split):
             found.append(hash_parts((str(file), hash_file(file)) for file in images.files[:_MOST_IMAGES]))
         else:
             found.append(hash_folder(path) if path.is_dir() else hash_file(path))

@@ -24,7 +24,7 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
-from trt_workbench.verify.data import image_ranges
+from trt_workbench.verify.data import image_ranges, require_inputs
 from trt_workbench.verify.reference import CallRecorder, KeptReference, LiveReference
 from trt_workbench.verify.settings import MODEL_SUFFIX, Range, VerifySettings
 from trt_workbench.verify.space import Budget, Space, engine_spaces, model_space, within_batch
@@ -98,6 +98,7 @@ class Opened:
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and not request.runs_plans:
             raise UsageProblem(f"A plan runs on backend trt, not {request.backend}: {request.target}")
+        require_inputs(request.inputs, request.preparation, request.split)
         self._note = note
         self._in_profile: tuple[int, Session] | None = None
         try:

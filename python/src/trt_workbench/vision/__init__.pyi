@@ -3,6 +3,7 @@ from .calibration import CALIBRATION_SPLIT as CALIBRATION_SPLIT
 from .calibration import calibration_images as calibration_images
 from .calibration import hash_images as hash_images
 from .calibration import image_files as image_files
+from .class_map import class_lines as class_lines
 from .cli import eval_coco as eval_coco
 from .cli import show as show
 from .dataset import CocoDataset as CocoDataset

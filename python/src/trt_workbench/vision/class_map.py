@@ -77,7 +77,7 @@ def map_classes(
     if how == BY_ID:
         return _by_id(count, categories)
     if how is not None:
-        return _by_file(count, categories, Path(how))
+        return _by_file(count, class_lines(how, categories), categories, Path(how))
     if not names and count == COCO_SLOTS and _are_cocos(categories):
         by_slot = dict(zip(COCO_IDS, (one.id for one in categories), strict=True))
         slots = _made([by_slot.get(place) for place in range(count)], [*map(str, range(count))], categories)
@@ -155,7 +155,15 @@ def _by_id(count: int | None, categories: Sequence[Category]) -> ClassMap:
     return _made([place if place in known else None for place in range(count)], [*map(str, range(count))], categories)
 
 
-def _by_file(count: int | None, categories: Sequence[Category], path: Path) -> ClassMap:
+def class_lines(how: str | None, categories: Sequence[Category]) -> list[str]:
+    """Return the category that a file names for each class, none where `how` is no file; needs no model.
+
+    Raises:
+        UsageProblem: the file cannot be read, or the annotations lack a category.
+    """
+    if how in (None, BY_NAME, BY_ORDER, BY_ID):
+        return []
+    path = Path(how)
     try:
         lines = [line.strip() for line in read_text(path).splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -166,17 +174,27 @@ def _by_file(count: int | None, categories: Sequence[Category], path: Path) -> C
         ) from error
     while lines and not lines[-1]:
         lines.pop()
+    known = _known(categories)
+    if wrong := [line for line in lines if _plain(line) not in known]:
+        hint = did_you_mean(wrong[0], [one.name for one in categories])
+        raise UsageProblem(f"The annotations have no category {wrong[0]!r}; {hint} The class file names it: {path}")
+    return lines
+
+
+def _known(categories: Sequence[Category]) -> dict[str, int | None]:
+    """Return the id of a category by what a class file may call it; of no category, None."""
+    known: dict[str, int | None] = {str(one.id): one.id for one in categories}
+    return known | {_plain(one.name): one.id for one in categories} | {LEFT_OUT: None}
+
+
+def _by_file(count: int | None, lines: Sequence[str], categories: Sequence[Category], path: Path) -> ClassMap:
     if count not in (None, len(lines)) or not lines:
         raise UsageProblem(
             f"The class file has {counted(len(lines), 'line')}, but the model has "
             f"{counted(count, 'class', 'classes') if count else 'classes'}; write the category of each class, one per "
             f"line, {LEFT_OUT} for none: {path}"
         )
-    known: dict[str, int | None] = {str(one.id): one.id for one in categories}
-    known |= {_plain(one.name): one.id for one in categories} | {LEFT_OUT: None}
-    if wrong := [line for line in lines if _plain(line) not in known]:
-        hint = did_you_mean(wrong[0], [one.name for one in categories])
-        raise UsageProblem(f"The annotations have no category {wrong[0]!r}; {hint} The class file names it: {path}")
+    known = _known(categories)
     return _made([known[_plain(line)] for line in lines], [f"{place}" for place in range(len(lines))], categories)
 
 

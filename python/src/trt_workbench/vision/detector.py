@@ -19,7 +19,7 @@ from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.decoders import compare_decoders
 from trt_workbench.vision.document import ImageDecoding, decoder_in_words
 from trt_workbench.vision.families import DecodeSettings, Detections, Family
-from trt_workbench.vision.families.recognise import recognise
+from trt_workbench.vision.families.recognise import check_family, recognise
 from trt_workbench.vision.feed import Feed, Wanted, make_feed
 from trt_workbench.vision.plausible import BoxCheck
 from trt_workbench.vision.preparation import SAID
@@ -68,6 +68,8 @@ class Detector(AbstractContextManager["Detector"]):
         self._model, self._settings, self._note = model, settings, note or (lambda _: None)
         self._shapes_asked = options.shapes.shapes if options.shapes else {}
         self.decoding = DecodeSettings(settings.conf, settings.iou, settings.max_dets)
+        if settings.family:  # before an engine is built
+            check_family(settings.family, "--family")
         self.session: Session = session or backend.load(model, options)
         try:
             self.family: Family = recognise(

@@ -27,7 +27,7 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.vision.class_map import ClassMap
+from trt_workbench.vision.class_map import ClassMap, class_lines
 from trt_workbench.vision.dataset import CocoDataset, read_by
 from trt_workbench.vision.dataset_check import check_annotations
 from trt_workbench.vision.decode import ImageReader
@@ -117,6 +117,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.backend = backend.name
         self.dataset = read_by(vars(request), task_of("boxes"))
         self._of_dataset = check_annotations(self.dataset)
+        class_lines(request.classes, self.dataset.categories)  # a file that cannot be used is refused before a build
         options = session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
         try:

@@ -163,7 +163,6 @@ def input_shapes(
     Raises:
         UsageProblem: as `complete_shapes`; or a size of `dims` is not used, or the batch does not fit.
     """
-    shapes = complete_shapes(specs, symbols, dims, "set it under dims of the scenario", batch=batch)
     used = {
         name
         for spec in specs
@@ -173,6 +172,8 @@ def input_shapes(
     }
     if unused := sorted(dims.keys() - used):
         raise UsageProblem(f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}.")
+    hint = "set it by --dim, or under dims of the scenario"
+    shapes = complete_shapes(specs, symbols, dims, hint, batch=batch)
     first = {shape[0] for shape in shapes.values() if shape}
     if first and batch not in first:
         raise UsageProblem(
