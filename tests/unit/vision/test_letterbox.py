@@ -87,6 +87,22 @@ def test_clipped_boxes_stay_in_the_image(
     assert (restored <= [width, height, width, height]).all()
 
 
+@pytest.mark.parametrize("one_ratio", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 3, 300, 301])
+def test_boxes_are_mapped_back_alike_however_many_there_are(count: int, one_ratio: bool) -> None:
+    rng, odd = np.random.default_rng(count), [0.0, -0.0, np.nan, np.inf, -np.inf]
+    boxes = np.where(rng.random((count, 4)) < 0.5, rng.choice(odd, (count, 4)), rng.uniform(-9, 330, (count, 4)))
+    for height, width in ((427, 640), (640, 427)):
+        geometry = find_geometry(height, width, ImageTransform(320, 320))
+        scales = [geometry.ratio] * 2 if one_ratio else [geometry.scale_x, geometry.scale_y]
+        shift, scale = (np.array([*pair] * 2, np.float32) for pair in ((geometry.left, geometry.top), scales))
+        plain = (boxes.astype(np.float32) - shift) / scale
+        clipped = plain.clip(0.0, np.array([width, height] * 2, np.float32))
+        for clip, expected in ((False, plain), (True, clipped)):
+            found = restore_boxes(boxes.astype(np.float32), geometry, clip=clip, one_ratio=one_ratio)
+            assert found.tobytes() == expected.tobytes()
+
+
 @given(
     transform=st.builds(
         ImageTransform,

@@ -17,9 +17,11 @@ from trt_workbench.core.memory import require_room
 
 # A share such as 224/232, written with few digits, still gives 232.
 _NEARLY = 1e-3
+# Up to so many boxes, as many as there are by default, what maps them back is kept for each of them.
+_ROWS = 300
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # of one image size there is one, whose address is hashed in no time
 class Geometry:
     """Where an image lies in the input: x_input = x_source * scale_x + left, y alike.
 
@@ -58,15 +60,8 @@ def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
     Raises:
         UsageProblem: a size is not positive.
     """
-    if min(height, width, transform.height, transform.width) < 1:
-        raise UsageProblem(
-            f"Sizes in pixels must be at least 1; the image is {height}x{width}, "
-            f"the model's input {transform.height}x{transform.width}."
-        )
     size = (transform.height, transform.width)
-    if transform.placement == "crop":
-        return _cover((height, width), size, transform.crop)
-    return _fit((height, width), size, transform.placement, transform.rounding, transform.scale_up)
+    return _find((height, width), size, transform.placement, transform.rounding, transform.scale_up, transform.crop)
 
 
 def _cover(source: tuple[int, int], target: tuple[int, int], share: float) -> Geometry:
@@ -79,15 +74,21 @@ def _cover(source: tuple[int, int], target: tuple[int, int], share: float) -> Ge
     return Geometry(width / source[1], height / source[0], left, top, source, 0.0)
 
 
-# Kept, as the images of one camera have one size.
+# Kept, as the images of one camera have one size; by values, as a transform takes longer to hash.
 @functools.lru_cache(maxsize=64)
-def _fit(
+def _find(
     source: tuple[int, int],
     target: tuple[int, int],
-    placement: Literal["centre", "top-left", "stretch"],
+    placement: Literal["centre", "top-left", "stretch", "crop"],
     rounding: Literal["nearest", "down"],
     scale_up: bool,
+    crop: float,
 ) -> Geometry:
+    if min(*source, *target) < 1:
+        image, model = (f"{height}x{width}" for height, width in (source, target))
+        raise UsageProblem(f"Sizes in pixels must be at least 1; the image is {image}, the model's input {model}.")
+    if placement == "crop":
+        return _cover(source, target, crop)
     if placement == "stretch":
         return Geometry(target[1] / source[1], target[0] / source[0], 0, 0, source, 0.0)
     ratio = min(target[0] / source[0], target[1] / source[1])
@@ -198,26 +199,30 @@ def restore_boxes(
         clip: confine them to the image.
         one_ratio: divide both axes by the ratio before it was rounded to whole pixels, not each by its own scale.
     """
-    scale, shift, size = _vectors(geometry, one_ratio and geometry.ratio > 0)
-    restored = boxes - shift
-    restored /= scale
-    if clip:
-        restored.clip(0.0, size, out=restored)
+    count = len(boxes)
+    rows = count if count <= _ROWS else 1
+    scale, shift, low, high = _vectors(geometry, one_ratio and geometry.ratio > 0, rows)
+    restored = np.subtract(boxes, shift)
+    np.divide(restored, scale, out=restored)
+    if clip:  # `clip` itself takes longer than both
+        np.maximum(restored, low, out=restored)
+        np.minimum(restored, high, out=restored)
     return restored
 
 
-@functools.lru_cache(maxsize=64)
-def _vectors(
-    geometry: Geometry, one_ratio: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Return scale, shift and the source's size, as x, y, x, y. The arrays are shared: read-only."""
+@functools.lru_cache(maxsize=256)
+def _vectors(geometry: Geometry, one_ratio: bool, rows: int) -> tuple[NDArray[np.float32], ...]:
+    """Return scale, shift, zeros and the source's size, as x, y, x, y. The arrays are shared: read-only.
+
+    In so many equal rows, as numpy takes three times as long where it has to repeat one.
+    """
     height, width = geometry.source
     scales = (geometry.ratio, geometry.ratio) if one_ratio else (geometry.scale_x, geometry.scale_y)
-    pairs = scales, (geometry.left, geometry.top), (width, height)
-    scale, shift, size = (np.array(pair * 2, np.float32) for pair in pairs)
-    for array in (scale, shift, size):
+    pairs = scales, (geometry.left, geometry.top), (0.0, 0.0), (width, height)
+    arrays = tuple(np.full((rows, 4), pair * 2, np.float32) for pair in pairs)
+    for array in arrays:
         array.flags.writeable = False
-    return scale, shift, size
+    return arrays
 
 
 def _affine(transform: ImageTransform) -> tuple[list[float], list[float]]:
