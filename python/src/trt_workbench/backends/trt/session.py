@@ -86,9 +86,12 @@ class TrtSession(StateSession):
         with native.translated():
             options = native.require("RunnerOptions")(slots=self.concurrency, **self._settings)
             self._runner = native.require("Runner")(engine, options)
+        self._image_batch = native.require("ImageBatch")
         self.inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name not in state.values())
         self.outputs = tuple(_spec(tensor) for tensor in engine.outputs if tensor.name not in state)
         self.state_inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name in state.values())
+        self._output_names = [spec.name for spec in self.outputs]
+        self._others = {spec.name for spec in self.inputs[1:]}
         self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
         self.metadata = _metadata(loaded)
         self.loaded = loaded
@@ -170,8 +173,7 @@ class TrtSession(StateSession):
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
         batch = self._whole(images, more)
         with native.translated():
-            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
-            outputs = self._runner.run({self.inputs[0].name: images_of_call, **more})
+            outputs = self._runner.run(self._given(batch, transform, more))
         outputs, count = self._typed(outputs), len(images)
         return {name: array[:count] for name, array in outputs.items()} if len(batch) > count else outputs
 
@@ -187,14 +189,11 @@ class TrtSession(StateSession):
         """Execute the model on images and find the boxes in its outputs, as `DetectingSession` describes."""
         batch, count = self._whole(images, more), len(images)
         with native.translated():
-            detector = self._detector(head)
-            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
-            given = {self.inputs[0].name: images_of_call, **more}
-            names = [spec.name for spec in self.outputs]
-            boxes, outputs = detector.run(given, outputs=names if with_outputs else [])
+            detector, given = self._detector(head), self._given(batch, transform, more)
+            boxes, outputs = detector.run(given, outputs=self._output_names if with_outputs else [])
             is_odd = None in boxes[:count]
             if is_odd and not with_outputs:
-                _, outputs = detector.run(given, outputs=names)
+                _, outputs = detector.run(given, outputs=self._output_names)
         kept = {name: array[:count] for name, array in self._typed(outputs).items()}
         return FoundOnDevice(None if is_odd else [FoundBoxes(*one) for one in boxes[:count]], kept)
 
@@ -206,7 +205,7 @@ class TrtSession(StateSession):
         """Return the images of a call, filled up to a fixed batch."""
         if self._closed:
             raise closed()
-        if len(self.inputs[0].shape) != 4 or {spec.name for spec in self.inputs[1:]} != {*more}:
+        if len(self.inputs[0].shape) != 4 or self._others != more.keys():
             raise UsageProblem(
                 f"Images need a model with one input of four dimensions, not {list(map(str, self.inputs))}."
             )
@@ -220,9 +219,12 @@ class TrtSession(StateSession):
 
     def _detector(self, head: Head) -> Any:
         """Return the core's detector for a head; that of the last one is kept."""
+        last = self._last_detector  # read once: another head's call may replace it
+        if last is not None and last[0] is head:
+            return last[1]
         with self._detector_lock:
             last = self._last_detector
-            if last is None or (last[0] is not head and last[0] != head):
+            if last is None or last[0] != head:
                 names = [tensor.name for tensor in self.loaded.engine.outputs]
                 options = native.require("RunnerOptions")(slots=self.concurrency, **self._settings)
                 made = native.require("Detector")(self.loaded.engine, head_spec(head, names), options)
@@ -299,6 +301,11 @@ class TrtSession(StateSession):
         with native.translated():
             outputs = self._runner.run(inputs, **selection)
         return self._typed(outputs)
+
+    def _given(self, batch: Sequence[Pixels], transform: ImageTransform, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a call."""
+        images = self._image_batch(batch, self._letterbox_spec(transform))
+        return {self.inputs[0].name: images, **more} if more else {self.inputs[0].name: images}
 
     def _letterbox_spec(self, transform: ImageTransform) -> Any:
         """Return the core's form of `transform`; that of the last one is kept, as a caller seldom changes it."""
