@@ -63,10 +63,9 @@ class Looker:
             DeviceFailure: the device failed.
         """
         found = self._single.detect(pixels)
-        rows = np.arange(len(found.labels))
         if self._kept is not None:
-            rows = np.flatnonzero(np.isin(found.labels, sorted(self._kept)))
-        return found.take(rows[: self.task.most])
+            found = found.take(np.flatnonzero(np.isin(found.labels, sorted(self._kept))))
+        return found if self.task.most is None else found.take(np.arange(len(found.labels))[: self.task.most])
 
     def finish(self) -> None:
         """Judge the boxes of few images. Raises UsageProblem if they cannot be right."""

@@ -50,8 +50,10 @@ class BoxCheck:
         Raises:
             UsageProblem: boxes enough were seen, and they cannot be right.
         """
+        if self._judged:
+            return
         boxes = np.concatenate([one.boxes for one in found])
-        if self._judged or not len(boxes):
+        if not len(boxes):
             return
         low, high = boxes[:, :2], boxes[:, 2:]
         sides, centres = high - low, (low + high) / 2
