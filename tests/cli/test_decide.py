@@ -399,7 +399,8 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(DecideRun, "_answered", interrupted)
     at = 3
-    assert trtw("decide", *words, "--output", run).exit_code == 130
+    ended = trtw("decide", *words, "--output", run)
+    assert (ended.exit_code, f"continue by the same command with --resume {run}" in ended.stderr) == (130, True)
     at = 7  # all rows are there
     trtw("decide", *words, "--resume", run)
     assert len(builds.read_text().splitlines()) == 4

@@ -405,3 +405,12 @@ def _with_progress(progress: Any) -> Any:
         return run_array(scheduler, array, print, progress)
 
     return run
+
+
+def test_an_interrupt_says_that_the_job_goes_on() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        scheduler.poll(lambda: False, interrupted, "The same command waits for job 7 again.")
+    assert interrupt.value.__notes__ == ["The job goes on. The same command waits for job 7 again."]

@@ -1,5 +1,7 @@
 """`build-engine --builds`: each from an empty timing cache, verified, timed in turns; the median one is kept."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,8 @@ from tests.cli.engines.common import write_model
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.texts import held
 
+from trt_workbench.build_engine import cli
+from trt_workbench.core.interruptible import ENDING
 from trt_workbench.engine.manifest import read_manifest
 
 
@@ -95,6 +99,63 @@ def test_a_wrong_build_is_never_kept(dynamic: Path, log: Path, monkeypatch: pyte
     log.unlink()
     said = stderr_of("build-engine", dynamic, "--max-batch", 4, "--builds", 2, "--force", code=1)
     held(said[said.index("error:") :])
+
+
+def interrupting(monkeypatch: pytest.MonkeyPatch, function: str, times: int, number: int) -> None:
+    """Send a signal when a function of `build-engine` is called for the so-manieth time."""
+    real, left = getattr(cli, function), [None] * times
+
+    def call(*arguments: Any, **more: Any) -> Any:
+        left.pop()
+        if not left:
+            monkeypatch.setattr(cli, function, real)
+            signal.raise_signal(number)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(cli, function, call)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_an_interrupt_says_how_many_builds_are_kept_and_the_same_command_goes_on(
+    dynamic: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    words = ("build-engine", dynamic, "--max-batch", 4, "--builds", 3, "--verify", "off")
+    interrupting(monkeypatch, "_build", 1, number)
+    assert "error: Interrupted; nothing was kept." in stderr_of(*words, code=130)
+    for place, kept in ((2, "1 of 3 builds is"), (3, "2 of 3 builds are")):  # the second time, one was there already
+        interrupting(monkeypatch, "_build", place, number)
+        said = stderr_of(*words, code=130)
+        assert f"error: Interrupted. {kept} in the engine cache; the same command goes on from there.\n" in said
+    assert builds_in(log) == 2
+    next((tmp_path / "out" / "engines").glob("*/*.layers.json")).unlink()  # as where the interrupt came before it
+    found = json_of(*words)
+    assert builds_in(log) == 3
+    assert found["several"]["layers"]
+    interrupting(monkeypatch, "_build", 2, number)
+    assert "the same command without --force goes on" in stderr_of(*words, "--force", code=130)
+
+
+def test_an_interrupt_while_verifying_says_that_the_engine_is_kept(
+    dynamic: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("build-engine", dynamic, "--max-batch", 4)
+    interrupting(monkeypatch, "_verify", 1, signal.SIGINT)
+    said = stderr_of(*words, code=130)
+    assert "Interrupted. 1 engine built meanwhile is in the engine cache; the same command goes on from there." in said
+    stdout_of(*words)
+    assert builds_in(log) == 1
+    interrupting(monkeypatch, "_verify", 1, signal.SIGINT)
+    assert "Interrupted; nothing was kept." in stderr_of(*words, code=130)  # of this call
+
+
+def test_an_engine_that_another_command_built_is_named_too(
+    dynamic: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.run.try_cases", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    assert "1 engine built meanwhile is in the engine cache" in stderr_of("verify", dynamic, code=130)
+    for plan in (log.parent / "out" / "engines").glob("*/engine.plan"):
+        os.utime(plan, (0, 0))
+    assert "Interrupted; nothing was kept." in stderr_of("verify", dynamic, code=130)
 
 
 @pytest.mark.parametrize(

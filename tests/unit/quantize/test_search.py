@@ -102,8 +102,9 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
         return real(*args, **settings)
 
     monkeypatch.setattr(sensitivity, "make_candidate", counted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as interrupt:
         search(tmp_path).run()
+    assert "What was tried is kept; the same command goes on from there" in interrupt.value.__notes__[0]
     measured = []
     monkeypatch.setattr("trt_workbench.quantize.search.measure_sensitivity", lambda *args, **_: measured.append(args))
     notes: list[str] = []

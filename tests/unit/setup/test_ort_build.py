@@ -250,3 +250,17 @@ def test_an_architecture_that_does_not_exist(architecture: str) -> None:
 def test_a_folder_that_is_no_source_tree(tmp_path: Path) -> None:
     with refused(UsageProblem):
         prepare_steps(BuildRequest(source=tmp_path, architectures=("120", "90a")))
+
+
+def test_an_interrupt_says_what_is_kept(
+    request_for: Callable[..., BuildRequest], source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trt_workbench.setup.ort_build._run", interrupted)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        build_ort(request_for(source=source), lambda _: None)
+    assert interrupt.value.__notes__ == [
+        f"The clone and what is built are kept; the same command goes on from there: {source}"
+    ]

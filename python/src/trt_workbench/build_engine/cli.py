@@ -114,9 +114,11 @@ def build_engine(
         engine = make(prepared)
     else:
         from trt_workbench.build_engine.several import SeveralBuilds
+        from trt_workbench.console.builds import same_command
 
         check = partial(_verify, model=model, verify=verify, device=settings.device)
-        engine, group = SeveralBuilds(builds, keep or "median", make, check, say).make(prepared)
+        again = same_command(force=force)
+        engine, group = SeveralBuilds(builds, keep or "median", make, check, say, again).make(prepared)
     for text in images.notes() if images else ():
         note(text)
     where = engine.path

@@ -41,6 +41,7 @@ class SeveralBuilds:
         build: makes one.
         verify: returns the verdict on a plan; None where none is wanted.
         say: called with what comes next.
+        again: the command that goes on after an interrupt.
     """
 
     count: int
@@ -48,15 +49,28 @@ class SeveralBuilds:
     build: Callable[[PreparedBuild], BuiltEngine]
     verify: Callable[[Path], Verification | None]
     say: Callable[[str], None]
+    again: str
 
     def make(self, prepared: PreparedBuild) -> tuple[BuiltEngine, BuiltGroup]:
         """Return the engine that is kept, in the cache in the place of the request, and what is known of all.
 
         Raises:
             CheckFailed: all are wrong.
+            KeyboardInterrupt: interrupted; its note says what is kept.
             Others as `engine.builder.build`.
         """
         made: dict[int, Path] = {}
+        try:
+            return self._make(prepared, made)
+        except KeyboardInterrupt as error:
+            if made:
+                verb = "is" if len(made) == 1 else "are"
+                error.add_note(
+                    f"{len(made)} of {self.count} builds {verb} in the engine cache; {self.again} goes on from there."
+                )
+            raise
+
+    def _make(self, prepared: PreparedBuild, made: dict[int, Path]) -> tuple[BuiltEngine, BuiltGroup]:
         with several_builds():
             for number in range(1, self.count + 1):
                 request = numbered(prepared, number)

@@ -1,11 +1,13 @@
-"""Several builds of one request, printed: what each measured, and the layers that differ."""
+"""Builds, printed: what each of several measured, the layers that differ, and what an interrupt leaves of them."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from trt_workbench.console.common import print_line
 from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import WorkbenchError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,6 +15,29 @@ if TYPE_CHECKING:
     from trt_workbench.core.builds import BuiltGroup
 
 _MOST_LAYERS = 20
+
+
+def same_command(*, force: bool) -> str:
+    """Name the command that goes on with what is in the engine cache."""
+    return f"the same command{' without --force' if force else ''}"
+
+
+def what_is_left(error: BaseException, began: float, *, force: bool) -> str:
+    """Say what an interrupted command leaves next to a run directory: what its notes say, else engines; "" for nothing.
+
+    Args:
+        error: that ended it, with its notes.
+        began: when it began, in seconds since the epoch: its worker processes put engines into the cache, too.
+        force: whether it builds what the cache has.
+    """
+    from trt_workbench.engine.cache import built_since
+
+    notes = list(getattr(error, "__notes__", ()))
+    with suppress(OSError, WorkbenchError):
+        if not notes and (count := built_since(began)):
+            built = f"{counted(count, 'engine')} built meanwhile {'is' if count == 1 else 'are'}"
+            notes = [f"{built} in the engine cache; {same_command(force=force)} goes on from there."]
+    return "".join(f" {note}" for note in notes)
 
 
 def print_builds(console: Console, group: BuiltGroup) -> None:

@@ -138,7 +138,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         if not gc.isenabled():  # `trtw` starts so
             gc.freeze()
             gc.enable()
-        before = _kept()  # of another command of this process
+        before, began = _kept(), time.time()  # what another command of this process kept
         heard: list[int] = []
         fail = functools.partial(_fail, before=before, heard=heard, debug=bool(kwargs.get("debug")))
         try:
@@ -173,7 +173,11 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         except (KeyboardInterrupt, Exception) as error:
             if not heard and isinstance(error, Exception):
                 raise  # a defect
-            fail(f"Interrupted{'; nothing was kept' if _kept() is before else ''}.", INTERRUPTED)
+            from trt_workbench.console.builds import what_is_left
+
+            left = what_is_left(error, began, force=bool(kwargs.get("force")))
+            nothing = "; nothing was kept" if _kept() is before and not left else ""
+            fail(f"Interrupted{nothing}.{left}", INTERRUPTED)
 
     return guarded
 

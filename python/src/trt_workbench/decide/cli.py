@@ -72,6 +72,7 @@ def decide(
     document = {**decision.model_dump(mode="json"), **({"builds": several} if several else {})}
     drawing = present(directory, document, partial(_show, decision), as_json=as_json, debug=debug)
     if made.interrupted:
+        say(f"Interrupted; continue by the same command with --resume {directory}")
         raise typer.Exit(INTERRUPTED)
     _require_a_lower_one(decision, accept_simulated=settings.accept_simulated, certain=settings.certain)
     drawing.end()

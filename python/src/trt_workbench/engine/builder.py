@@ -30,7 +30,7 @@ from trt_workbench.engine.calibration import (
     hash_calibration,
 )
 from trt_workbench.engine.inspection import inspect_plan
-from trt_workbench.engine.layer_choices import keep_choices
+from trt_workbench.engine.layer_choices import has_choices, keep_choices
 from trt_workbench.engine.loading import CheckedPlan, check_target, read_plan
 from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile, Plugin, Tensor, write_manifest
 from trt_workbench.engine.options import MIB, BuildSettings, declared
@@ -204,10 +204,15 @@ def build(
         raise ComponentMissing(" ".join(map(str, prepared.target.missing)))
     digest = prepared.key.digest()
     with cache.build_lock(digest, lambda: note("Another process builds this engine; waiting for it.")):
-        if not force and (found := _from_cache(digest, prepared.target, note)):
+        found = None if force else _from_cache(digest, prepared.target, note)
+        if found:
             prepared.model.remember()
-            return found
-        return _build(prepared, digest, progress, note, time_limit_s)
+        else:
+            found = _build(prepared, digest, progress, note, time_limit_s)
+        # a build that was interrupted between the two left its engine alone in the cache
+        if prepared.settings.build_number is not None and not has_choices(found.path):
+            keep_choices(found.path, _layers(found.plan, prepared.settings))
+        return found
 
 
 def export(plan: CheckedPlan, destination: Path) -> None:
@@ -267,8 +272,6 @@ def _build(
     # at once, before anything else can fail
     path = cache.store(digest, result.plan, manifest)
     plan = CheckedPlan(path, result.plan, manifest.engine.sha256, manifest.engine.size_bytes, manifest)
-    if settings.build_number is not None:
-        keep_choices(path, _layers(plan, settings))
     if timings and result.timing_cache:
         merge = partial(_merge_timings, result)
         unmerged = timing_cache.save_timing_cache(timings, earlier or b"", result.timing_cache, merge)

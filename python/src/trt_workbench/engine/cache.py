@@ -77,6 +77,12 @@ def cached_plan(key: str) -> Path | None:
     return plan if plan.is_file() and manifest_path(plan).is_file() else None
 
 
+def built_since(began: float) -> int:
+    """Return how many engines came into the cache since a time in seconds since the epoch. Raises OSError."""
+    plans = (cache_root() / "engines").glob(f"*/{PLAN_NAME}")
+    return sum(plan.stat().st_mtime >= began for plan in plans)
+
+
 @contextlib.contextmanager
 def build_lock(key: str, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock of `key`, so that two builds of one engine at once give one build.

@@ -31,6 +31,11 @@ def keep_choices(plan: Path, layers: Sequence[Mapping[str, Any]]) -> None:
     write_json(_file(plan), LayerChoices(layers=found))
 
 
+def has_choices(plan: Path) -> bool:
+    """Say whether the choices of a plan are kept beside it."""
+    return _file(plan).is_file()
+
+
 def differences(plans: Mapping[int, Path]) -> tuple[tuple[LayerDifference, ...], str]:
     """Return the layers that differ between builds, and what that does not show.
 
@@ -41,7 +46,7 @@ def differences(plans: Mapping[int, Path]) -> tuple[tuple[LayerDifference, ...],
         UsageProblem: a file is damaged.
     """
     files = {number: _file(plan) for number, plan in plans.items()}
-    if not all(file.is_file() for file in files.values()):
+    if not all(map(has_choices, plans.values())):
         return (), ABSENT
     by_build = {number: read_document(file, LayerChoices).layers for number, file in files.items()}
     names = dict.fromkeys(name for layers in by_build.values() for name in layers)

@@ -88,7 +88,16 @@ class Search:
             UsageProblem: the model cannot be made so, there is no such score, or the data do not fit.
             CheckFailed: a candidate returns NaN or infinite values.
             OSError: the output cannot be written.
+            KeyboardInterrupt: interrupted; its note says what is kept.
         """
+        try:
+            return self._run()
+        except KeyboardInterrupt as error:
+            if self.trials.is_dir():
+                error.add_note(f"What was tried is kept; the same command goes on from there: {self.trials}")
+            raise
+
+    def _run(self) -> SearchResult:
         began = time.monotonic()
         check_output(self.model, self.output)  # before what takes minutes
         with scratch_folder() as name:

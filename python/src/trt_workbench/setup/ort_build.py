@@ -30,16 +30,22 @@ def build_ort(request: BuildRequest, say: Say) -> Path:
         ComponentMissing: something that the build needs is absent, or a command failed.
         UsageProblem: the source tree is of another version, or does not know a flag.
         CheckFailed: the installed wheel has no TensorRT provider, or opens another TensorRT.
+        KeyboardInterrupt: interrupted; its note says what is kept.
     """
     build = prepare_steps(request)
     for note in build.notes:
         say(note)
     if build.missing:
         raise ComponentMissing("The build cannot start. " + " ".join(build.missing))
-    _fetch(build, say)
-    _check_source(build, request)
-    _configure(build, say)
-    _run(_required(build, "compile"), say)
+    try:
+        _fetch(build, say)
+        _check_source(build, request)
+        _configure(build, say)
+        _run(_required(build, "compile"), say)
+    except KeyboardInterrupt as error:
+        if build.source.is_dir():
+            error.add_note(f"The clone and what is built are kept; the same command goes on from there: {build.source}")
+        raise
     wheel = _wheel(build)
     if request.install:
         _install(build, wheel, say)

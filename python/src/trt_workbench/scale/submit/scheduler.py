@@ -80,7 +80,16 @@ def poll(is_over: Callable[[], bool], watch: Watch, after: str) -> None:
 
     Raises:
         DeviceFailure: it does not answer for two minutes.
+        KeyboardInterrupt: interrupted; its note says what goes on.
     """
+    try:
+        _poll(is_over, watch, after)
+    except KeyboardInterrupt as error:
+        error.add_note(f"The job goes on. {after}")
+        raise
+
+
+def _poll(is_over: Callable[[], bool], watch: Watch, after: str) -> None:
     silent = 0
     while True:
         watch()
