@@ -20,6 +20,8 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
+from trt_workbench.vision.scenes import dataset
+from trt_workbench.vision.scenes.crops import write_crops
 
 
 @pytest.mark.parametrize("to", ["int8", "fp16"])
@@ -63,6 +65,19 @@ def test_a_detector_is_searched_on_calibration_images_that_have_annotations(tmp_
     assert found.search == SearchSettings(annotations=annotations, keep_score=0.01)
     with refused(UsageProblem):
         subject_of(embedded_model(), asked, CalibrationSettings(), lambda _: None)
+
+
+def test_an_embedded_classifier_is_scored_on_its_own_objects_and_searched_on_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path))
+    monkeypatch.setattr(dataset, "write_crops", lambda folder, _=0, seed=0: write_crops(folder, 4, seed))
+    model = embedded_model("shapes-classifier")
+    found = subject_of(model, DecideSettings(), CalibrationSettings(), lambda _: None)
+    assert isinstance(found.task, Detection)
+    assert found.search
+    assert not found.task.overlap
+    assert found.task.images != found.search.annotations
 
 
 def test_a_data_set_is_scored_by_its_split_and_searched_on_another(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class DecideSettings:
         Path | None,
         Setting(
             "Images or a data set of a detector, .npy or .npz files, a text, or with --contract a manifest of "
-            "utterances; the embedded scenes or utterances by default."
+            "utterances; those of the embedded model by default."
         ),
     ] = None
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None

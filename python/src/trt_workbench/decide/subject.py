@@ -38,7 +38,6 @@ from trt_workbench.quantize import (
 from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensors, spoken_by
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
-    ON_SCENES,
     DataPlace,
     class_lines,
     embedded_dataset,
@@ -361,17 +360,17 @@ def _require_logits(model: Model, samples: CalibrationSettings) -> None:
 def _embedded(
     model: Model, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
-    if embedded_name(model.path) not in ON_SCENES:
+    if (name := embedded_name(model.path)) is None:
         raise UsageProblem(
-            "The embedded scenes fit only the embedded models for boxes and masks. Pass --data: images with "
-            f"--annotations, folders of classes, .npy or .npz files, or a text. Model: {model.path}"
+            "The embedded data fit only the embedded models. Pass --data: images with --annotations, folders of "
+            f"classes, .npy or .npz files, or a text. Model: {model.path}"
         )
-    if not embedded_dataset().exists:
-        note(f"Generating the embedded dataset (only once): {embedded_dataset().root}")
-    place = make_embedded_dataset()
+    if not embedded_dataset(name).exists:
+        note(f"Generating the embedded dataset (only once): {embedded_dataset(name).root}")
+    place = make_embedded_dataset(name)
     annotations, overlap = settings.calibration_annotations, False
     if calibration.calibration is None:
-        scenes = make_calibration_scenes()
+        scenes = make_calibration_scenes(name)
         annotations, calibration = scenes.annotations, replace(calibration, calibration=str(scenes.images))
     else:
         overlap = images_overlap(calibration.calibration, place.images, place.annotations)

@@ -47,7 +47,6 @@ from .operating import operate as operate
 from .run import INFINITE_INSIDE as INFINITE_INSIDE
 from .run import CocoEvaluation as CocoEvaluation
 from .run import CocoRequest as CocoRequest
-from .scenes.dataset import ON_SCENES as ON_SCENES
 from .scenes.dataset import embedded_dataset as embedded_dataset
 from .scenes.dataset import embedded_name as embedded_name
 from .scenes.dataset import make_calibration_scenes as make_calibration_scenes

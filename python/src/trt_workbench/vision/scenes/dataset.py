@@ -1,4 +1,4 @@
-"""The datasets that eval-coco uses when it is given none."""
+"""The datasets that eval-coco and decide use when they are given none."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.scenes.crops import CROPS_VERSION, write_crops
 from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 
-ON_SCENES = (DETECTOR, SEGMENTER)
-"""The embedded models that are scored on scenes; the classifier is on what is cut out of them."""
 _SPLIT = "val"
 # Of which ranges of activations are found: other scenes than those that are scored.
 _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration-128", 128, 2027
@@ -41,7 +39,7 @@ def embedded_name(model: Path) -> str | None:
     else:
         manifest = read_manifest(model)
         own = manifest.model.sha256 if manifest else ""
-    return next((one for one in (*ON_SCENES, CLASSIFIER) if own == sha256_of(embedded_model(one))), None)
+    return next((one for one in (DETECTOR, SEGMENTER, CLASSIFIER) if own == sha256_of(embedded_model(one))), None)
 
 
 def embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
@@ -54,11 +52,15 @@ def embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
     return EmbeddedDataset(root, root / _SPLIT, annotations, annotations.is_file())
 
 
-def make_calibration_scenes() -> EmbeddedDataset:
-    """Return the scenes for calibration, made if they are not there. Raises as `make_embedded_dataset`."""
-    root = embedded_dataset().root
+def make_calibration_scenes(name: str = DETECTOR) -> EmbeddedDataset:
+    """Return an embedded model's images for calibration, made if absent. Raises as `make_embedded_dataset`."""
+    root = embedded_dataset(name).root
+    images = root / _CALIBRATION_SPLIT
+    if name == CLASSIFIER:
+        write_crops(images, _CALIBRATION_IMAGES, _CALIBRATION_SEED)
+        return EmbeddedDataset(root, images, images, exists=True)
     annotations = write_dataset(root, _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED)
-    return EmbeddedDataset(root, root / _CALIBRATION_SPLIT, annotations, exists=True)
+    return EmbeddedDataset(root, images, annotations, exists=True)
 
 
 def make_embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
