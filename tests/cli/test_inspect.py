@@ -84,7 +84,7 @@ def test_what_a_classifier_is_takes_three_lines_at_80_columns(tmp_path: Path) ->
     end = next(number for number, line in enumerate(lines) if line.startswith(" precision"))
     assert end - begin <= 4
     assert "fits --family classifier" in " ".join(" ".join(lines[begin:end]).split())
-    assert any(line.split()[::2] == ["size", "KiB"] for line in lines)
+    assert any(line.split()[::2] == ["size", "B"] for line in lines)
 
 
 def test_a_file_that_is_no_model_is_not_taken_for_an_engine(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_row_is_a_line_where_only_names_can_get_shorter() -> None:
 
 
 def test_a_heading_is_broken_before_a_cell() -> None:
-    table = Table("precision on ort-cpu", "cosine", "loss", "at most", "ms", "MB", "")
+    table = Table("precision on ort-cpu", "cosine", "loss", "at most", "ms", "MiB", "")
     for precision in ("fp16", "int8"):
         table.add_row(precision, "0.9998", "0.0002", "0.0002", "0.076", "0.333", "simulated, not certain")
     lines = [line for line in printed(table, 80) if "simulated" in line]

@@ -162,7 +162,7 @@ def test_a_loss_that_rounds_to_nothing_has_no_sign() -> None:
 
 def test_sizes_of_small_models_are_told_apart() -> None:
     rows = [BASE.model_copy(update={"size_bytes": 24_181}), FP16.model_copy(update={"size_bytes": 13_100})]
-    assert "; 13.1 kB instead of 24.2 kB; " in recommendation(rows, task(), 0.005, 100).sentence
+    assert "; 12.8 KiB instead of 23.6 KiB; " in recommendation(rows, task(), 0.005, 100).sentence
 
 
 def test_samples_that_all_agree_certify_a_share_by_their_number() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.sizes import sized
 
 # of version 2 and of version 1: the limit, and what is used of it
 _CGROUPS = (
@@ -27,9 +28,8 @@ def too_little() -> str:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= _LEAST:
         return ""
-    least = _LEAST // 2**20
     return (
-        f"The address space is limited to {limit // 2**20} MiB, but the libraries alone need {least}; raise `ulimit "
+        f"The address space is limited to {sized(limit)}, but the libraries alone need {sized(_LEAST)}; raise `ulimit "
         "-v`."
     )
 
@@ -82,7 +82,7 @@ def require_room(what: str, shape: Sequence[int], bytes_each: int) -> None:
     wanted = math.prod(max(1, size) for size in shape) * bytes_each
     if wanted > _SMALL and wanted > (available := available_bytes()):
         raise UsageProblem(
-            f"{what} of shape {_sizes(shape)} needs {wanted / 2**30:,.1f} GiB, but only {available / 2**30:,.1f} GiB "
+            f"{what} of shape {_sizes(shape)} needs {sized(wanted)}, but only {sized(available)} "
             "of memory are free; use smaller shapes or a smaller batch."
         )
 

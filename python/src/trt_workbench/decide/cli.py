@@ -22,6 +22,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
+from trt_workbench.core.sizes import mebibytes
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
 
@@ -101,7 +102,7 @@ def _show(decision: Decision, directory: Path) -> None:
     backends = {row.backend for row in decision.rows}
     where = backends.pop() if len(backends) == 1 else ""  # once, so that a row is a line
     timed = sum(row.speed is not None for row in decision.rows) > 1
-    columns = (decision.figure, "loss", "at most", *losses, "ms", *["x fp32"] * timed, "MB", "")
+    columns = (decision.figure, "loss", "at most", *losses, "ms", *["x fp32"] * timed, "MiB", "")
     table = Table(f"precision on {where or 'runtime'}", *columns)
     for row in decision.rows:
         cells = _cells(row, also, timed=timed)
@@ -146,6 +147,6 @@ def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, 
         *(four_digits(one.loss) if one else "-" for one in others),
         f"{speed.latency_ms:.3f}" if speed else "-",
         *[f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-"] * timed,
-        f"{row.size_bytes / 1e6:.{1 if row.size_bytes >= 1e6 else 3}f}" if row.size_bytes else "-",
+        mebibytes(row.size_bytes) if row.size_bytes else "-",
         ", ".join(remarks),
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import known
+from trt_workbench.core.sizes import sized
 from trt_workbench.core.statistics.bootstrap import (
     LEAST_UNITS,
     largest_loss,
@@ -21,7 +22,6 @@ from trt_workbench.decide.task import Task
 
 _MOST = 2
 # Below, tenths of a megabyte mean nothing.
-_SMALL = 1_000_000
 
 
 def recommendation(
@@ -200,7 +200,7 @@ def _ship(row: DecisionRow, rows: Sequence[DecisionRow], baseline: DecisionRow, 
     else:
         parts.append(f"latency {_ms(row.speed.latency_ms)}")
     if row.size_bytes and baseline.size_bytes and row.size_bytes < 0.95 * baseline.size_bytes:
-        parts.append(f"{_megabytes(row.size_bytes)} instead of {_megabytes(baseline.size_bytes)}")
+        parts.append(f"{sized(row.size_bytes)} instead of {sized(baseline.size_bytes)}")
     kept = f"{task.figure} {row.score.value:.4f} instead of {baseline.score.value:.4f}"
     ends = row.score.loss_ci95
     interval = f", 95 % interval {_signed(ends[0])} to {_signed(ends[1])}" if ends else ""
@@ -332,10 +332,6 @@ def _latency(row: DecisionRow) -> float:
 
 def _ms(value: float) -> str:
     return f"{value:.3g} ms"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= _SMALL else f"{size / 1e3:.1f} kB"
 
 
 def four_digits(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.console.common import print_line, print_run, stdout_console
 from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import covered
+from trt_workbench.core.sizes import sized
 from trt_workbench.model.precision import precision_label
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from trt_workbench.infer.settings import InferOutcome
 
-_MIB = 1 << 20
 # Parts of a query as people read them, by their key in metrics.json.
 _PARTS = {
     "latency_ms": "latency",
@@ -52,23 +52,22 @@ def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
         f"CUDA graph in this process: {where['cuda_graph']}",
         f"Loaded in {metrics['load_s']:.2f} s, first result {metrics['first_result_s']:.2f} s after the process began "
         f"({', '.join(f'{name} {value:.2f}' for name, value in metrics['first_result_parts_s'].items())})",
-        f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} "
-        f"MiB per context, runner {buffers / _MIB:.1f} MiB, device in total {used / _MIB:.1f} MiB",
+        f"Memory: plan {sized(memory['plan_bytes'])}, scratch {sized(memory['context_scratch_bytes'])} per context, "
+        f"runner {sized(buffers)}, device in total {sized(used)}",
     ]
 
 
 def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     memory, where = metrics["memory"], metrics["provenance"]
     asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_requested"] else ""
-    device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
+    device = f", device {sized(memory['device_bytes'])}" if memory["device_bytes"] is not None else ""
     outside = f"; {counted(len(where['fallback_nodes']), 'node')} elsewhere" if where.get("fallback_nodes") else ""
     first = metrics["first_run_ms"]
     return [
         f"{_samples(metrics)} on {metrics['backend']}{asked}{outside}",
         f"Precision: {precision_label(where, 'text')}",
         f"Loaded in {metrics['load_s']:.2f} s" + ("" if first is None else f", first call {first:.3f} ms"),
-        f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
-        f"{device}",
+        f"Memory: process {sized(memory['host_bytes'])}, at most {sized(memory['host_peak_bytes'])}{device}",
     ]
 
 

@@ -11,9 +11,8 @@ from trt_workbench.console.common import DebugOption, JsonOption, handled, print
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
+from trt_workbench.core.sizes import sized
 from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
-
-_MIB = 1 << 20
 
 
 @handled
@@ -102,7 +101,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     family = "none: " + detector["reason"] if detector["family"] is None else _family(detector)
     others = "".join(f", {domain} {version}" for domain, version in document["other_opsets"].items())
     quantizers = ", ".join(f"{count} {name}" for name, count in document["quantizers"].items())
-    external = ", ".join(f"{one['file']} ({_size(one['size_bytes'])})" for one in document["external_files"])
+    external = ", ".join(f"{one['file']} ({sized(one['size_bytes'])})" for one in document["external_files"])
     return [
         ("producer", document["producer"] or "not named"),
         ("opset", f"{document['opset']}{others} (IR version {document['ir_version']})"),
@@ -110,15 +109,11 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("precision", document["precision"]["text"]),
         ("quantised", quantizers or "no QuantizeLinear or DequantizeLinear"),
         ("parameters", f"{document['parameters']:,}"),
-        ("size", _size(document["size_bytes"])),
+        ("size", sized(document["size_bytes"])),
         ("external data", external or "none"),
         ("metadata", ", ".join(document["metadata"]) or "none"),
         ("SHA-256", document["sha256"]),
     ]
-
-
-def _size(size: int) -> str:
-    return f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{size / 1024:.1f} KiB"
 
 
 def _family(detector: dict[str, Any]) -> str:
@@ -134,7 +129,7 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("architecture", document["architecture"]),
         *((name, str(document[name] or "not named")) for name in ("layers", "vocabulary", "positions")),
         ("parameters", f"{document['parameters']:,} ({by_type})"),
-        ("weights", f"{_size(size)} in {', '.join(one['file'] for one in document['weights'])}"),
+        ("weights", f"{sized(size)} in {', '.join(one['file'] for one in document['weights'])}"),
         ("tokenizer", "there" if document["tokenizer"] else "none"),
         ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]

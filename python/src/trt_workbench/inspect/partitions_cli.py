@@ -21,6 +21,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.settings import parts
+from trt_workbench.core.sizes import sized
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions
@@ -107,5 +108,5 @@ def _show(found: Partitions, directory: Path) -> None:
 
 def _borders(tensors: tuple[dict[str, Any], ...]) -> str:
     sizes = [tensor["size_bytes"] for tensor in tensors]
-    known = f", {sum(sizes) / 2**20:.2f} MiB" if sizes and None not in sizes else ""
+    known = f", {sized(sum(sizes))}" if sizes and None not in sizes else ""
     return f"{len(tensors)}{known}"

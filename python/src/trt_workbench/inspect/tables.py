@@ -9,14 +9,13 @@ from rich.markup import escape
 from trt_workbench.console.common import print_line
 from trt_workbench.core.builds import BUILD
 from trt_workbench.core.counts import counted
+from trt_workbench.core.sizes import sized
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from trt_workbench.engine.inspection import Inspection
     from trt_workbench.engine.manifest import Manifest, Tensor
-
-_MIB = 1 << 20
 
 
 def print_manifest(console: Console, manifest: Manifest) -> None:
@@ -44,7 +43,7 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("precision", "+".join(manifest.precision)),
         *profiles,
         ("layers in the network", str(manifest.layer_count)),
-        ("size", f"{manifest.engine.size_bytes / _MIB:.1f} MiB"),
+        ("size", sized(manifest.engine.size_bytes)),
         ("build time", f"{manifest.build_s:.1f} s"),
         ("built at", manifest.created_at),
         ("TensorRT", manifest.tensorrt_version),

@@ -17,6 +17,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.sizes import mebibytes
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
 
@@ -113,11 +114,11 @@ def _show(manifest: dict[str, Any], output: Path) -> None:
     from rich.table import Table
 
     console = stdout_console(quiet=False)
-    table = Table("graph", "file", "MB", "cases", "largest difference", title=f"Opset {manifest['opset']}")
+    table = Table("graph", "file", "MiB", "cases", "largest difference", title=f"Opset {manifest['opset']}")
     for entry in manifest["graphs"]:
         cases = entry["proof"]["cases"] if entry["proof"] else []
         shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases) or "not compared"
         worst = f"{max(case['max_abs_difference'] for case in cases):.2g}" if cases else "-"
-        table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, worst)
+        table.add_row(entry["kind"], entry["file"], mebibytes(entry["size_bytes"]), shapes, worst)
     console.print(table)
     print_line(console, f"Folder: {output}")

@@ -24,6 +24,7 @@ from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.machines import other_machine
 from trt_workbench.core.percent import change, covered, limit, share, signed
+from trt_workbench.core.sizes import mebibytes, sized
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.report.folding import folded
@@ -176,7 +177,7 @@ def _environment(is_html: bool) -> jinja2.Environment:
         "moment": _moment,
         "claimed": claimed,
     }
-    environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed)}
+    environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed, sized)}
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
     environment.filters["apart_from"] = other_machine
     return environment
@@ -201,7 +202,7 @@ def small(value: float | None, *, signed: bool = False) -> str:
 
 def _mebibytes(value: float | None) -> str:
     """Format bytes as MiB, or a dash where there is none."""
-    return "\N{EN DASH}" if value is None else f"{value / 2**20:.0f}"
+    return "\N{EN DASH}" if value is None else mebibytes(value)
 
 
 def _moment(text: str) -> str:

@@ -10,6 +10,7 @@ from trt_workbench.core.environment import installed_distributions, installed_pa
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.core.launcher import ONNXRUNTIME_VERSION, package, repair
+from trt_workbench.core.sizes import sized
 from trt_workbench.core.workspace import cache_root, output_root, repository
 from trt_workbench.engine.tensorrt import examine_tensorrt
 
@@ -66,7 +67,7 @@ def _driver() -> list[DoctorRow]:
             f"GPU {gpu['index']}",
             "ok",
             f"{gpu['name']}, compute capability {gpu['compute_capability']}, "
-            f"{(gpu['memory_total_bytes'] or 0) >> 20} MiB, {gpu['uuid']}",
+            f"{sized(gpu['memory_total_bytes'] or 0)}, {gpu['uuid']}",
         )
         for gpu in report["gpus"]
     ]

@@ -17,6 +17,7 @@ from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.core.memory import available_bytes
+from trt_workbench.core.sizes import sized
 from trt_workbench.core.workers import python_command
 from trt_workbench.core.workspace import extern_root, tensorrt_root
 from trt_workbench.engine.tensorrt import current_root, setup_advice
@@ -288,7 +289,7 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
     jobs = request.jobs or _jobs(request.minimal_cuda)
     processors = available_processors()
     notes.append(
-        f"{counted(jobs, 'compiler')} in parallel: {available_bytes() / 2**30:.0f} GiB of memory, "
+        f"{counted(jobs, 'compiler')} in parallel: {sized(available_bytes())} of memory, "
         f"{counted(processors, 'processor')}."
     )
     words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--build_wheel", "--skip_tests", "--skip_submodule_sync"]

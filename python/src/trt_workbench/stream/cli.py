@@ -25,6 +25,7 @@ from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import signed
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
+from trt_workbench.core.sizes import sized
 from trt_workbench.model.precision import precision_label
 from trt_workbench.stream.settings import StreamSettings
 
@@ -179,7 +180,7 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     if metrics.resident and metrics.chunks >= _LONG:
         grown = metrics.resident
         line(
-            f"Memory: {grown.last_bytes / 2**20:.0f} MiB, growing by {grown.bytes_per_chunk:.0f} bytes per chunk "
+            f"Memory: {sized(grown.last_bytes)}, growing by {grown.bytes_per_chunk:.0f} bytes per chunk "
             f"({grown.low:.0f} to {grown.high:.0f})"
         )
     if metrics.faults:
@@ -212,7 +213,7 @@ def _show_faults(metrics: StreamMetrics, console: Console) -> None:
 def _show_paced(paced: Paced, console: Console) -> None:
     from rich.table import Table
 
-    line, per_stream = partial(print_line, console), paced.memory_bytes["per_stream"] / 2**10
+    line, per_stream = partial(print_line, console), sized(paced.memory_bytes["per_stream"])
     line(
         f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} compared with each alone: "
         f"{paced.check.text}"
@@ -230,7 +231,7 @@ def _show_paced(paced: Paced, console: Console) -> None:
         table.add_row(str(one.streams), str(one.chunks), *times, factor, rows, one.verdict)
     console.print(table)
     place = "on the device" if paced.on_device else "on the host"
-    line(f"{paced.text} A stream's state takes {per_stream:.0f} KiB, {place}.")
+    line(f"{paced.text} A stream's state takes {per_stream}, {place}.")
 
 
 def _row(lane: LaneMetrics) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from trt_workbench.console.drawing import present
 from trt_workbench.console.options import spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.sizes import mebibytes, sized
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
 from trt_workbench.target.cards import TIME_LIMIT_S
 
@@ -99,14 +100,13 @@ def _show(found: TargetCheck, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
-    mebibytes = found.model_size_bytes / 2**20
-    say(f"{Path(found.model).name}: {mebibytes:.1f} MiB, {found.graph_precision['text']}")
+    say(f"{Path(found.model).name}: {sized(found.model_size_bytes)}, {found.graph_precision['text']}")
     table = Table("architecture", "outcome", "engine, MiB", "layers", "computes in", "seconds")
     for one in found.targets:
         table.add_row(
             one.name,
             one.outcome,
-            "-" if one.engine_size_bytes is None else f"{one.engine_size_bytes / 2**20:.1f}",
+            "-" if one.engine_size_bytes is None else mebibytes(one.engine_size_bytes),
             str(one.layers or "-"),
             one.precision["text"] if one.precision else "-",
             "-" if one.build_s is None else f"{one.build_s:.1f}",

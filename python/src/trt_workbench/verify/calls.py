@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import Kind, Ranges, random_inputs
+from trt_workbench.core.sizes import sized
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.verify.data import Data, at, within
 from trt_workbench.verify.opening import Opened, VerifyRequest
@@ -125,7 +126,7 @@ def _sampled(tried: Iterator[Case], space: Space, specs: Sequence[TensorSpec]) -
             yield Call(space, case, {}, None)
             continue
         smaller = _shrunk(case, space, specs)
-        why = f"its inputs take {_amount(size)}, the limit is {_amount(MOST_BYTES)}"
+        why = f"its inputs take {sized(size)}, the limit is {sized(MOST_BYTES)}"
         if smaller is None:
             yield Call(space, case, {}, None, left_out=f"{why}, and no smaller shape fits")
             continue
@@ -160,7 +161,3 @@ def _bytes(case: Case, specs: Sequence[TensorSpec]) -> int:
         np.dtype("uint16" if spec.dtype == "bfloat16" else spec.dtype).itemsize * math.prod(case.shapes[spec.name])
         for spec in specs
     )
-
-
-def _amount(size: int) -> str:
-    return f"{size / 2**30:.0f} GiB" if size >= 1 << 30 else f"{size / 2**20:.0f} MiB"

@@ -14,6 +14,7 @@ from typing import Any
 from trt_workbench import __version__
 from trt_workbench.backends.served.address import Address, token
 from trt_workbench.backends.served.failures import no_answer, refuse_status, too_slow
+from trt_workbench.core.sizes import sized
 
 PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 20
@@ -146,7 +147,7 @@ class HttpClient:
             pieces.append(piece)
             size += len(piece)
             if size > _MOST_BYTES:
-                raise http.client.HTTPException(f"an answer of more than {_MOST_BYTES >> 30} GiB")
+                raise http.client.HTTPException(f"an answer of more than {sized(_MOST_BYTES)}")
             socket.settimeout(_left(ends))
         if response.length:  # read1 ends without a word where the server does
             raise http.client.IncompleteRead(b"", response.length)
