@@ -34,7 +34,8 @@ int live_blocks(void) { return live; }
 """
 
 
-@pytest.fixture(scope="module")
+# of the session: a second library of that name would count for itself, while the name finds the first one
+@pytest.fixture(scope="session")
 def live_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], int]:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc to make a library")

@@ -18,7 +18,7 @@ from trt_workbench.engine.manifest import manifest_path, read_manifest, write_ma
 from trt_workbench.engine.plugins import opened_plugins
 from trt_workbench.engine.target import Target
 
-DATA = b"a plan of some length"
+DATA = b"\xffa plan of some length"
 TARGET = Target("10.16.1", "10.16.0", "13.0", "0.1.0", "NVIDIA Test", "GPU-1", "9.0")
 
 
