@@ -38,7 +38,7 @@ def _gpus(driver: Driver) -> Iterator[str]:
             yield f"{name}: {used_by} used it when the run began."
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
         if used and total and used / total > _BUSY_MEMORY_SHARE and not others:
-            yield (f"{name}: {sized(used)} of its memory was in use when the run began; its user is not visible.")
+            yield f"{name}: {sized(used)} of its memory was in use when the run began; its user is not visible."
         if gpu.sm_clock_mhz and gpu.sm_clock_max_mhz:
             yield (
                 f"{name}: the workbench did not lock the clocks; {gpu.sm_clock_mhz} MHz of at most "
