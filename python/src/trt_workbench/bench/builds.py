@@ -15,7 +15,7 @@ from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.records import Record
-from trt_workbench.core.verification import WRONG
+from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.engine.layer_choices import ABSENT, differences
 
 _APART = "Not all of these builds took turns: what changed from one time of measuring to the other is in the spread."
@@ -84,8 +84,7 @@ def _one_build(number: int, records: Sequence[Record], score: float | None) -> O
         for each in ((one.outputs or {}).get("tensors") or {}).values()
         if each["relative_l2"] is not None
     ]
-    marks = [one.verification["verdict"] for one in records if one.verification]
-    verdicts = [WRONG] if any(one.status == "wrong" for one in records) else marks
+    verdicts = [WRONG] if any(one.status == "wrong" for one in records) else [*filter(None, map(_verdict, records))]
     return OneBuild(
         number=number,
         engine_sha256=next((plan[1] for one in records if (plan := _plan(one))), None),
@@ -94,6 +93,18 @@ def _one_build(number: int, records: Sequence[Record], score: float | None) -> O
         verdict=next(iter(verdicts), None),
         score=score,
     )
+
+
+def _verdict(record: Record) -> str | None:
+    """Return the verdict on a record's engine: where nothing else verified it, that of the outputs compared here.
+
+    Chunks of streams and language models are compared with a reference before they are timed; `verify` knows no inputs
+    of the former.
+    """
+    mark, state = record.verification, (record.outputs or {}).get("state")
+    if mark and mark["verdict"] == UNVERIFIED and state in ("matched", "far"):
+        return str(state)
+    return mark["verdict"] if mark else None
 
 
 def _plan(record: Record) -> tuple[Path, str] | None:

@@ -27,7 +27,7 @@ class OneBuild(Plain):
         engine_sha256: of the plan.
         latency_ms: median of a call over repetitions, in which all builds took turns.
         relative_l2: largest distance of an output from the reference.
-        verdict: of its verification.
+        verdict: of its verification, or of the outputs compared where it was timed: "matched" or "far".
         score: on the data.
     """
 

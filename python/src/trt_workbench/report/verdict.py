@@ -25,6 +25,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "faster",
         "improvement",
         "kept",
+        "matched",
         "passed",
         "recommended",
         "right",
@@ -36,6 +37,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
     "doubt": (
         "cannot tell",
         "consistent",
+        "far",
         "interrupted",
         "kept, not certain",
         "lost, not certain",
