@@ -40,6 +40,12 @@ def what_is_left(error: BaseException, began: float, *, force: bool) -> str:
     return "".join(f" {note}" for note in notes)
 
 
+def _short(layer: str) -> str:
+    """Return the name of a layer, of one that joins many operators the first and the last of them."""
+    parts = layer.split(" + ")
+    return " + … + ".join((parts[0], parts[-1])) if len(parts) > 2 else layer
+
+
 def print_builds(console: Console, group: BuiltGroup) -> None:
     """Print the builds of one request, and why they differ."""
     from rich.markup import escape
@@ -58,13 +64,13 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
     console.print(table)
     print_line(console, f"{group.builds.words}.")
     if group.layers:
-        layers = Table("layer", "differs", "builds", "tactic", "formats", title="Layers that are not the same")
+        from trt_workbench.engine.layer_choices import what_differs
+
+        layers = Table("layer", "differs", "builds", "what differs", title="Layers that are not the same")
         for layer in group.layers[:_MOST_LAYERS]:
-            for number, variant in enumerate(layer.variants):
-                names = (escape(layer.layer), layer.differs) if number == 0 else ("", "")
-                choice = variant.choice
-                chosen = (escape(choice.tactic), escape("; ".join(choice.formats))) if choice else ("no such layer", "")
-                layers.add_row(*names, ", ".join(map(str, variant.builds)), *chosen)
+            for number, (variant, words) in enumerate(zip(layer.variants, what_differs(layer), strict=True)):
+                names = (escape(_short(layer.layer)), layer.differs) if number == 0 else ("", "")
+                layers.add_row(*names, ", ".join(map(str, variant.builds)), escape(words))
         console.print(layers)
     if len(group.layers) > _MOST_LAYERS:
         print_line(console, f"And {counted(len(group.layers) - _MOST_LAYERS, 'more layer')}; --json has all.")

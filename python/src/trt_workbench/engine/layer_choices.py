@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +10,16 @@ from typing import Any
 
 from trt_workbench.core.builds import LayerChoice, LayerDifference, LayerVariant
 from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.engine.inspection import data_type
 
 NAMES_ONLY = "The engines list only names of layers; build with profiling_verbosity detailed to compare their tactics."
+# The layouts in the inspector's words, and their names in TensorFormat of NvInferRuntime.h, as --io-format takes them.
+_WIDE = {"two": 2, "four": 4, "eight": 8, "sixteen": 16, "thirty-two": 32}
+_LAYOUTS = (
+    (re.compile(r"^(\S+) wide channel vectorized row major\b", re.IGNORECASE), "chw"),
+    (re.compile(r"^channel major .*\bchannel % (\d+) == 0", re.IGNORECASE), "hwc"),
+    (re.compile(r"^row major\b", re.IGNORECASE), "linear"),
+)
 ABSENT = "Tactics were not compared: the engines of these builds are not in this machine's cache."
 
 
@@ -54,6 +63,41 @@ def differences(plans: Mapping[int, Path]) -> tuple[tuple[LayerDifference, ...],
     found = [_difference(name, choices) for name, choices in each if len(set(choices.values())) > 1]
     only_names = all(not choice.tactic for layers in by_build.values() for choice in layers.values())
     return tuple(found), NAMES_ONLY if only_names else ""
+
+
+def what_differs(layer: LayerDifference) -> list[str]:
+    """Return for each variant of a layer what distinguishes it from the others, in few words.
+
+    Names of kernels are of 100 characters and more, of which most are those of the others.
+    """
+    known = [one.choice for one in layer.variants if one.choice]
+    tactics = iter(_apart([one.tactic for one in known]) if len({one.tactic for one in known}) > 1 else [])
+    others = len({one.formats for one in known}) > 1
+    found = []
+    for one in layer.variants:
+        if one.choice is None:
+            found.append("no such layer")
+            continue
+        formats = ", ".join(map(_short_format, one.choice.formats)) if others or len(known) == 1 else ""
+        found.append("; ".join(filter(None, (next(tactics, ""), formats))) or one.choice.tactic)
+    return found
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Return different names by those of their words that not all of them have; whole where that is not enough."""
+    words = [name.split("_") for name in names]
+    shared = set(words[0]).intersection(*words)
+    found = [" ".join(word for word in each if word not in shared) for each in words]
+    return found if all(found) and len(set(found)) == len(set(names)) else list(names)
+
+
+def _short_format(text: str) -> str:
+    """Return type and layout as trtexec spells them, such as fp16:hwc8; the text itself where it is unknown."""
+    for pattern, name in _LAYOUTS:
+        if (match := pattern.search(text)) and (kind := data_type(text)):
+            size = next(iter(match.groups()), "")
+            return f"{kind}:{name}{_WIDE.get(size.lower(), size)}"
+    return text
 
 
 def _difference(name: str, choices: Mapping[int, LayerChoice | None]) -> LayerDifference:
