@@ -39,3 +39,7 @@ def test_words() -> None:
     held(Builds.chosen([one, OneBuild(number=2)]).words)
     assert Builds.chosen([one, other]).spread == pytest.approx(0.0415, abs=1e-3)
     assert Builds.chosen(builds(None)).spread is None
+    alone = Builds.chosen(builds(0.53, None))
+    assert (alone.kept, alone.spread, alone.is_choice) == (1, None, False)  # of one nothing is known of how far apart
+    assert "apart" not in alone.words
+    assert Builds.chosen(builds(0.53, 0.53)).is_choice

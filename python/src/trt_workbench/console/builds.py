@@ -52,9 +52,10 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
     from rich.table import Table
 
     table = Table("build", "ms", "relative L2", "verdict", "score", "plan", title=escape(group.label))
+    kept = group.builds.kept if group.builds.is_choice else None
     for one in group.builds.builds:
         table.add_row(
-            f"{one.number}{f' ({group.builds.rule})' if one.number == group.builds.kept else ''}",
+            f"{one.number}{f' ({group.builds.rule})' if one.number == kept else ''}",
             "-" if one.latency_ms is None else f"{one.latency_ms:.3f}",
             "-" if one.relative_l2 is None else f"{one.relative_l2:.1e}",
             one.verdict or "-",

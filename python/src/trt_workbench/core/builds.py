@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -64,19 +64,20 @@ class Builds(Plain):
     @property
     def spread(self) -> float | None:
         """By what share the slowest takes longer than the fastest; None unless two were measured."""
-        ends = _ends(one.latency_ms for one in self.builds)
-        return ends[1] / ends[0] - 1 if ends else None
+        times = [one.latency_ms for one in self.builds if one.latency_ms is not None]
+        return max(times) / min(times) - 1 if len(times) > 1 else None
 
     @property
     def words(self) -> str:
         """All of it in a sentence without a full stop."""
         parts = []
-        if ends := _ends(one.latency_ms for one in self.builds):
-            parts.append(f"{ends[0]:.3f} to {ends[1]:.3f} ms ({share(self.spread or 0.0, 1)} apart)")
-        if ends := _ends(one.relative_l2 for one in self.builds):
-            parts.append(f"outputs {ends[0]:.1e} to {ends[1]:.1e} from the reference (relative L2)")
-        if ends := _ends(one.score for one in self.builds):
-            parts.append(f"score {ends[0]:.4f} to {ends[1]:.4f}")
+        if times := _range([one.latency_ms for one in self.builds], ".3f"):
+            apart = "" if self.spread is None else f" ({share(self.spread, 1)} apart)"
+            parts.append(f"{times} ms{apart}")
+        if errors := _range([one.relative_l2 for one in self.builds], ".1e"):
+            parts.append(f"outputs {errors} from the reference (relative L2)")
+        if scores := _range([one.score for one in self.builds], ".4f"):
+            parts.append(f"score {scores}")
         plans = [one.engine_sha256 for one in self.builds if one.engine_sha256]
         if plans and len(set(plans)) < len(plans):
             parts.append(f"{len(set(plans))} different plans" if len(set(plans)) > 1 else "all plans are equal")
@@ -86,7 +87,12 @@ class Builds(Plain):
         some = f"{there} of " if 0 < there < len(self.builds) else ""
         count = f"{some}{counted(len(self.builds), 'build')}"
         said = f"{count} without each other's timings: {'; '.join(parts) or 'not measured'}"
-        return said + (f"; {self.rule} is build {self.kept}" if self.kept else "")
+        return said + (f"; {self.rule} is build {self.kept}" if self.is_choice else "")
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the one that is kept was chosen among several that were measured."""
+        return self.kept is not None and self.spread is not None
 
     def require_kept(self) -> int:
         """Return the number of the one that is kept. Raises CheckFailed where every build is wrong."""
@@ -165,6 +171,8 @@ def builds_of(directory: Path) -> tuple[BuiltGroup, ...]:
     return read_plain(file, BuildGroups).groups if file.is_file() else ()
 
 
-def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:
+def _range(values: Sequence[float | None], form: str) -> str:
+    """Return the least and the largest value in a format, once where both read the same; empty without any."""
     known = [one for one in values if one is not None]
-    return (min(known), max(known)) if known else None
+    ends = dict.fromkeys(format(end, form) for end in (min(known), max(known))) if known else ()
+    return " to ".join(ends)
