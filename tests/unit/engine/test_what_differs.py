@@ -47,7 +47,7 @@ def test_kernels_are_named_by_the_words_that_differ() -> None:
         ("Row major of a type not known", "Row major of a type not known"),
     ],
 )
-def test_formats_are_written_as_build_engine_takes_them(text: str, short: str) -> None:
+def test_formats_are_a_type_and_a_layout(text: str, short: str) -> None:
     assert words(("k", (text,)), None) == [short, "no such layer"]
     assert words(("k", (text, FOUR)), ("k", (text, EIGHT))) == [f"{short}, fp16:hwc4", f"{short}, fp16:hwc8"]
 

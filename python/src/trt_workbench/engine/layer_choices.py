@@ -13,7 +13,7 @@ from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.engine.inspection import data_type
 
 NAMES_ONLY = "The engines list only names of layers; build with profiling_verbosity detailed to compare their tactics."
-# The layouts in the inspector's words, and their names in TensorFormat of NvInferRuntime.h, as --io-format takes them.
+# The layouts in the inspector's words, named like TensorFormat of NvInferRuntime.h, which lacks inner ones, as hwc4.
 _WIDE = {"two": 2, "four": 4, "eight": 8, "sixteen": 16, "thirty-two": 32}
 _LAYOUTS = (
     (re.compile(r"^(\S+) wide channel vectorized row major\b", re.IGNORECASE), "chw"),
