@@ -305,7 +305,9 @@ def test_intervals_contain_the_spread_of_several_builds(
     run = tmp_path / "run"
     words = ("--data", tmp_path / "data.npy", "--precisions", "fp32,fp16", "--backends", "trt,ort-cpu")
     result = trtw("decide", model, *words, "--builds", 3, "--repetitions", 1, "--output", run)
-    assert len(builds.read_text().splitlines()) == 6
+    processes = builds.read_text().splitlines()
+    assert len(processes) == 6
+    assert len(set(processes[1:])) == 1  # all but the baseline's first share a builder
     found = rows(run)
     assert {key: row["state"] for key, row in found.items()}[("fp16", "trt")] == "measured", found["fp16", "trt"]
     for precision in ("fp32", "fp16"):
@@ -321,6 +323,32 @@ def test_intervals_contain_the_spread_of_several_builds(
     assert found["fp16", "trt"]["directory"] == f"scores/fp16/trt/build-{kept['kept']}"
     assert "3 builds without each other's timings: 1.300 to 1.700 ms" in " ".join(result.output.split())
     assert "Several builds: fp16 on trt" in (run / "report.html").read_text()
+
+
+def test_a_build_that_computes_in_something_else_is_named(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "2.2,1.2,1.0:FP32,1.4,2.1,2.3")  # fp32 1, fp16 1 to 3, fp32 2 and 3
+    model = write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Abs(x) }")
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    run = tmp_path / "run"
+    words = ("--data", tmp_path / "data.npy", "--precisions", "fp32,fp16", "--backends", "trt")
+    result = trtw("decide", model, *words, "--builds", 3, "--output", run)
+    assert len(builds.read_text().splitlines()) == 6
+    found = rows(run)["fp16", "trt"]
+    assert found["state"] == "measured"
+    assert found["builds_missing"] == "2 (trt computes it in fp32, not fp16)"
+    decision = json.loads((run / "decision.json").read_text())
+    said = " ".join(result.output.split())
+    (doubt,) = (one for one in decision["recommendation"]["doubts"] if found["builds_missing"] in one)
+    (note,) = (one for one in decision["notes"] if found["builds_missing"] in one)
+    held(doubt, note)
+    assert doubt in said
+    assert note in said
+    group = json.loads((run / "builds.json").read_text())["groups"][1]
+    assert [one["reason"] for one in group["builds"]["builds"]] == [None, "trt computes it in fp32, not fp16", None]
+    held(next(line for line in result.output.splitlines() if "2 of 3 builds" in line))
+    assert "trt computes it in fp32, not fp16" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -367,13 +395,13 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     asked = json.loads((second / "scores/fp16/trt-level5/row.json").read_text())["answer"]["provenance"]
     assert asked["manifest"]["options"]["optimization_level"] == 5
     assert len(builds.read_text().splitlines()) == 6
-    assert not list((second / "logs").glob("score-fp16-trt.log"))  # taken from the first run
+    assert not list((second / "logs").glob("score-trt.log"))  # taken from the first run
     assert " s, of the last part" in (second / "report.html").read_text()
     assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]
     before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp16"]
     assert before[0] in read_records(second / "records.jsonl")
     trtw("decide", *words, "--seed", 1, "--batch", 2, "--resume", first, "--output", third)  # asked for in another way
-    assert len(list((third / "logs").glob("score-*.log"))) == 2
+    assert len(list((third / "scores").glob("*/trt/row.json"))) == 2
     why = "Rows of the earlier run are done again, from fp32 on trt on: the model, its data or an option is another."
     assert why in json.loads((third / "decision.json").read_text())["notes"]
     row = first / "scores" / "fp32" / "trt" / "row.json"

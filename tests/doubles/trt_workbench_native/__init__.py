@@ -179,12 +179,11 @@ def _chance(options: BuildOptions) -> dict[str, Any]:
     told = os.environ.get("TRTW_DOUBLE_BUILDS")
     if not told:
         return {}
-    choices = [*map(float, told.split(","))]
+    choices = told.split(",")
     before = len(Path(os.environ["TRTW_DOUBLE_LOG"]).read_text(encoding="utf-8").splitlines()) - 1
-    return {
-        "ms": choices[before % len(choices)],
-        "type": "INT8" if options.int8 else "FP16" if options.fp16 else "FP32",
-    }
+    ms, _, chosen = choices[before % len(choices)].partition(":")
+    asked = "INT8" if options.int8 else "FP16" if options.fp16 else "FP32"
+    return {"ms": float(ms), "type": chosen or asked}
 
 
 def _build_in_steps(seconds: float, progress: Any) -> None:

@@ -1,5 +1,7 @@
 """Which of several builds is kept, and how far they are apart in words."""
 
+from dataclasses import replace
+
 import pytest
 from tests.texts import held
 
@@ -43,3 +45,20 @@ def test_words() -> None:
     assert (alone.kept, alone.spread, alone.is_choice) == (1, None, False)  # of one nothing is known of how far apart
     assert "apart" not in alone.words
     assert Builds.chosen(builds(0.53, 0.53)).is_choice
+
+
+def test_builds_without_figures_are_named_with_their_reasons() -> None:
+    failed = {2: "trt computes it in fp32, not fp16", 4: "trt computes it in fp32, not fp16", 5: "it crashed."}
+    found = Builds.chosen([*builds(0.53, None, 0.55, None, None)])
+    assert found.missing == ""
+    found = replace(found, builds=tuple(replace(one, reason=failed.get(one.number)) for one in found.builds))
+    assert found.missing == "2, 4 (trt computes it in fp32, not fp16); 5 (it crashed)"
+    held(found.words)
+
+
+@pytest.mark.parametrize(
+    ("labels", "alike"), [((), True), (("fp16", None), True), (("fp16", "fp16"), True), (("fp16", "fp32", None), False)]
+)
+def test_what_builds_compute_in_is_shown_where_they_differ(labels: tuple[str | None, ...], *, alike: bool) -> None:
+    numbered = [OneBuild(number=number, computes_in=label) for number, label in enumerate(labels, start=1)]
+    assert Builds.chosen(numbered).compute_alike is alike

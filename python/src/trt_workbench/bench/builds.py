@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
+from typing import Any
 
 from trt_workbench.backends.registry import runs_plans
 from trt_workbench.bench.config import BenchConfig
@@ -17,9 +18,10 @@ from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.records import Record
 from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.engine.layer_choices import ABSENT, differences
+from trt_workbench.model.precision import precision_label
 
 _APART = "Not all of these builds took turns: what changed from one time of measuring to the other is in the spread."
-_NONE: Mapping[int, float] = MappingProxyType({})
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 def with_builds(config: BenchConfig, count: int | None) -> BenchConfig:
@@ -54,13 +56,26 @@ def built_groups(records: Iterable[Record]) -> tuple[BuiltGroup, ...]:
     return tuple(_of_runtime(", ".join(label), mine) for label, mine in sorted(found.items()))
 
 
-def built_group(label: str, records: Mapping[int, Sequence[Record]], scores: Mapping[int, float] = _NONE) -> BuiltGroup:
+def built_group(
+    label: str,
+    records: Mapping[int, Sequence[Record]],
+    scores: Mapping[int, float] = _NONE,
+    reasons: Mapping[int, str] = _NONE,
+) -> BuiltGroup:
     """Return what the records of each build say, by its number, and scores where there are any.
+
+    Args:
+        label: of the request.
+        records: of each build; none of one that was not measured.
+        scores: of those that have one.
+        reasons: why builds were not measured, where records do not say it.
 
     Raises:
         UsageProblem: a file beside a plan is damaged.
     """
-    builds = Builds.chosen([_one_build(number, each, scores.get(number)) for number, each in records.items()])
+    builds = Builds.chosen(
+        [_one_build(number, each, scores.get(number), reasons.get(number)) for number, each in records.items()]
+    )
     plans = {number: plan for number, each in records.items() if (plan := next(filter(None, map(_plan, each)), None))}
     here = all(has_hash(plan, sha256) for plan, sha256 in plans.values())
     known = {number: plan for number, (plan, _) in plans.items()}
@@ -76,7 +91,7 @@ def _of_runtime(label: str, records: Sequence[Record]) -> BuiltGroup:
     return built_group(label, {number: [one for one in records if one.swept[BUILD] == number] for number in numbers})
 
 
-def _one_build(number: int, records: Sequence[Record], score: float | None) -> OneBuild:
+def _one_build(number: int, records: Sequence[Record], score: float | None, reason: str | None) -> OneBuild:
     times = [ms for medians in repetition_medians(records).values() for ms in medians]
     errors = [
         each["relative_l2"]
@@ -85,6 +100,7 @@ def _one_build(number: int, records: Sequence[Record], score: float | None) -> O
         if each["relative_l2"] is not None
     ]
     verdicts = [WRONG] if any(one.status == "wrong" for one in records) else [*filter(None, map(_verdict, records))]
+    failed = not times and WRONG not in verdicts
     return OneBuild(
         number=number,
         engine_sha256=next((plan[1] for one in records if (plan := _plan(one))), None),
@@ -92,6 +108,8 @@ def _one_build(number: int, records: Sequence[Record], score: float | None) -> O
         relative_l2=max(errors, default=None),
         verdict=next(iter(verdicts), None),
         score=score,
+        computes_in=next(filter(None, (precision_label(one.provenance, "text") for one in records)), None),
+        reason=next(filter(None, (one.error for one in records)), reason) if failed else None,
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, limited
@@ -26,6 +26,7 @@ from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.numbered_builds import keep_build, numbered
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.several_builds import several_builds
+from trt_workbench.model.precision import precision_label
 from trt_workbench.verify import VerifyFindings, largest_error
 
 _TURNS = 9
@@ -79,8 +80,8 @@ class SeveralBuilds:
         verdicts = {number: self.verify(plan) for number, plan in made.items()}
         right = {number: plan for number, plan in made.items() if not _is_wrong(verdicts[number])}
         self.say(f"Timing {len(right)} builds in turns")
-        times = _timed(right, prepared.model.path, prepared.settings)
-        builds = Builds.chosen([_one(n, plan, times.get(n), verdicts[n]) for n, plan in made.items()], self.rule)
+        timed = _timed(right, prepared.model.path, prepared.settings)
+        builds = Builds.chosen([_one(n, plan, timed.get(n), verdicts[n]) for n, plan in made.items()], self.rule)
         kept = keep_build(prepared, read_plan(made[builds.require_kept()]), builds)
         layers, note = differences(made)
         return kept, BuiltGroup(label=prepared.model.path.name, builds=builds, layers=layers, note=note)
@@ -90,20 +91,26 @@ def _is_wrong(found: Verification | None) -> bool:
     return found is not None and found.verdict == WRONG
 
 
-def _one(number: int, plan: Path, latency_ms: float | None, found: Verification | None) -> OneBuild:
+def _one(number: int, plan: Path, timed: _Timed | None, found: Verification | None) -> OneBuild:
     manifest = read_manifest(plan)
     file = Path(found.evidence or "") / "verify.json" if found else None
     return OneBuild(
         number=number,
         engine_sha256=manifest.engine.sha256 if manifest else None,
-        latency_ms=latency_ms,
+        latency_ms=timed.latency_ms if timed else None,
         relative_l2=largest_error(read_document(file, VerifyFindings)) if file and file.is_file() else None,
         verdict=found.verdict if found else None,
+        computes_in=timed.computes_in if timed else None,
     )
 
 
-def _timed(plans: Mapping[int, Path], model: Path, settings: BuildSettings) -> dict[int, float]:
-    """Return the median latency of each engine at its best-tuned shape, all in turns, milliseconds."""
+class _Timed(NamedTuple):
+    latency_ms: float
+    computes_in: str | None
+
+
+def _timed(plans: Mapping[int, Path], model: Path, settings: BuildSettings) -> dict[int, _Timed]:
+    """Return the median latency of each engine at its best-tuned shape, all in turns, and what it computes in."""
     extra: dict[str, Any] = {"device": settings.device, "plugins": settings.plugins}
     extra |= {"allow_host_code": True} if settings.version_compatible else {}
     found: dict[int, list[float]] = {number: [] for number in plans}
@@ -122,4 +129,5 @@ def _timed(plans: Mapping[int, Path], model: Path, settings: BuildSettings) -> d
             turns.shuffle(order)
             for number in order:
                 found[number].append(float(median(opened[number].measure(inputs[number], BRIEFLY).latency_ms)))
-    return {number: median(times) for number, times in found.items()}
+        labels = {number: precision_label(one.record(), "text") for number, one in opened.items()}
+    return {number: _Timed(median(times), labels[number]) for number, times in found.items()}

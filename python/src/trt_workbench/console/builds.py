@@ -51,7 +51,9 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("build", "ms", "relative L2", "verdict", "score", "plan", title=escape(group.label))
+    alike = group.builds.compute_alike
+    heads = ("build", "ms", "relative L2", "verdict", "score", *([] if alike else ["computes in"]), "plan")
+    table = Table(*heads, title=escape(group.label))
     kept = group.builds.kept if group.builds.is_choice else None
     for one in group.builds.builds:
         table.add_row(
@@ -60,6 +62,7 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
             "-" if one.relative_l2 is None else f"{one.relative_l2:.1e}",
             one.verdict or "-",
             "-" if one.score is None else f"{one.score:.4f}",
+            *([] if alike else [one.computes_in or "-"]),
             (one.engine_sha256 or "-")[:12],
         )
     console.print(table)

@@ -29,6 +29,8 @@ class OneBuild(Plain):
         relative_l2: largest distance of an output from the reference.
         verdict: of its verification, or of the outputs compared where it was timed: "matched" or "far".
         score: on the data.
+        computes_in: what its layers compute in, with shares.
+        reason: why it has no figures.
     """
 
     number: Annotated[int, Setting(min=1)]
@@ -37,6 +39,8 @@ class OneBuild(Plain):
     relative_l2: float | None = None
     verdict: str | None = None
     score: float | None = None
+    computes_in: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +87,27 @@ class Builds(Plain):
             parts.append(f"{len(set(plans))} different plans" if len(set(plans)) > 1 else "all plans are equal")
         if wrong := [one.number for one in self.builds if one.verdict == WRONG]:
             parts.append(f"WRONG: {', '.join(map(str, wrong))}")
+        if self.missing:
+            parts.append(f"no figures of {self.missing}")
         there = sum(any((one.latency_ms, one.engine_sha256, one.verdict, one.score is not None)) for one in self.builds)
         some = f"{there} of " if 0 < there < len(self.builds) else ""
         count = f"{some}{counted(len(self.builds), 'build')}"
         said = f"{count} without each other's timings: {'; '.join(parts) or 'not measured'}"
         return said + (f"; {self.rule} is build {self.kept}" if self.is_choice else "")
+
+    @property
+    def missing(self) -> str:
+        """Those without figures, and why, such as "5 (trt computes it in fp32, not fp16)"; "" for none."""
+        numbers: dict[str, list[str]] = {}
+        for one in self.builds:
+            if one.reason:
+                numbers.setdefault(one.reason.rstrip("."), []).append(str(one.number))
+        return "; ".join(f"{', '.join(mine)} ({reason})" for reason, mine in numbers.items())
+
+    @property
+    def compute_alike(self) -> bool:
+        """Whether all compute in the same, as far as it is known."""
+        return len({one.computes_in for one in self.builds if one.computes_in}) < 2
 
     @property
     def is_choice(self) -> bool:

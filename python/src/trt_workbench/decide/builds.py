@@ -36,9 +36,12 @@ def joined(
             continue
         name = DraftRow(builds[0].precision, builds[0].backend, variant=builds[0].variant)
         scores = {one.build or 0: one.scores.value for one in builds if one.scores}
-        group = built_group(name.label, mine, scores)
+        reasons = {one.build or 0: one.reason for one in builds if one.reason and one.state != "left out"}
+        group = built_group(name.label, mine, scores, reasons)
         kept = _kept(builds, group)
-        rows.append(replace(kept, runtime=name.runtime, build=None, builds=tuple(one for one in builds if one.scores)))
+        scored = tuple(one for one in builds if one.scores)
+        missing = group.builds.missing if scored else ""  # else the row itself says why it has none
+        rows.append(replace(kept, runtime=name.runtime, build=None, builds=scored, missing=missing))
         series += _in_turns(mine, name.runtime)
         groups.append(group)
     return rows, series, groups

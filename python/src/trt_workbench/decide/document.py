@@ -65,6 +65,7 @@ class DecisionRow(Strict):
         state: what is known of it.
         reason: why it is not "measured"; None if it is.
         computes_in: what the graph or the engine computes in, with shares.
+        builds_missing: of several builds of its engine, those that failed, and why; None where none did.
         file: the model file that it executes; None where none could be made.
         sha256: of the file.
         size_bytes: of the file, or of the engine where one was built.
@@ -85,6 +86,7 @@ class DecisionRow(Strict):
     state: State
     reason: str | None = None
     computes_in: str | None = None
+    builds_missing: str | None = None
     file: str | None = None
     sha256: str | None = None
     size_bytes: NonNegativeInt | None = None

@@ -105,6 +105,7 @@ def _row(
         state=state or "measured",
         reason=reason,
         computes_in=one.computes_in,
+        builds_missing=one.missing or None,
         file=str(file.absolute()) if file else None,
         sha256=sha256_of(file) if file else None,
         size_bytes=_size(one),

@@ -26,12 +26,13 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.precision import read
 from trt_workbench.core.records import Record
-from trt_workbench.core.workers import WorkerFailure, WorkerProcess
+from trt_workbench.core.workers import WorkerFailure
 from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.elsewhere import compiled_elsewhere
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.resume import Earlier, records_in
+from trt_workbench.decide.scorers import TIMEOUT_S, Scorers
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
@@ -40,7 +41,7 @@ from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.low_precision.preparation import DoesNotApply
-from trt_workbench.quantize import TARGET, Candidate, Candidates, MixedSearch, by_rule
+from trt_workbench.quantize import Candidate, Candidates, MixedSearch, by_rule
 from trt_workbench.verify import BenchGate
 from trt_workbench.vision import INFINITE_INSIDE
 
@@ -48,7 +49,6 @@ SCENARIO, MODEL = "latency", "model"
 Note = Callable[[str], None]
 Progress = Callable[[str, int, int, str], None]
 
-_TIMEOUT_S = 3600.0
 # Backends that have kernels of their own choosing are asked for fp16 in addition to the low precision of the candidate.
 _BESIDE = "fp16"
 # A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
@@ -119,7 +119,8 @@ class DecideRun:
         rows, records, groups = joined(tried, records)
         if self.interrupted or any(one.state == "left out" for one in tried):
             self._earlier.keep_rest()
-        self.notes += [f"{one.label} is missing: {one.reason}." for one in tried if one.build and one.kind]
+        failed = [one for one in rows if one.missing]
+        self.notes += [f"Of the builds of {one.label} there are no figures of {one.missing}." for one in failed]
         decision = judged(
             rows,
             records,
@@ -169,7 +170,7 @@ class DecideRun:
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those requested, or those that can serve here."""
         names = backends_of(self.settings)
-        self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
+        self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", TIMEOUT_S)
         if self.settings.backends:
             return names
         absent = [name for name in names if name in self._unavailable]
@@ -280,36 +281,39 @@ class DecideRun:
         places = list(dict.fromkeys(one.place for one in tried))
         turn = {id(one): (places.index(one.place), one.precision == BASELINE, one.build or 0) for one in rows}
         waiting = sorted((one for one in rows if one.path), key=lambda one: turn[id(one)])
-        baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
-        for number, one in enumerate(waiting):
-            self.progress("Scoring", number, len(waiting), one.label)
-            timed = [one, *(row for row in tried if row.scores and not row.simulated)]
-            # a build may take minutes, as the slowest so far; what it leaves has to do for its latency
-            reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
-            late = not one.is_needed and self._is_late(reserve)
-            numbered = "" if one.build is None else f"build-{one.build}"
-            one.folder = self.folder / "scores" / one.precision / one.place / numbered
-            log = self.folder / "logs" / f"score-{one.precision}-{one.place}{numbered}.log"
-            try:
-                if (answer := self._answered(one, baseline, log, late=late)) is None:
-                    one.fail("left out", "the budget was used up before it was scored")
-                    continue
-                one.provenance = answer["provenance"]
-                if one.misses:
-                    one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
-                    continue
-                one.scores = self.subject.task.scores(one, self.settings.seed)
-                if answer["overflow"]:
-                    self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
-                baseline = baseline or one.folder
-            except WorkerFailure as failure:
-                one.fail("failed", str(failure), failure.kind)
-            except WorkbenchError as error:
-                one.fail("failed", str(error), type(error).__name__)
+        with Scorers(self.folder / "logs") as scorers:
+            for number, one in enumerate(waiting):
+                self.progress("Scoring", number, len(waiting), one.label)
+                self._score_row(one, tried, scorers)
         require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting), "")
 
-    def _answered(self, one: DraftRow, baseline: Path | None, log: Path, *, late: bool) -> dict[str, Any] | None:
+    def _score_row(self, one: DraftRow, tried: Sequence[DraftRow], scorers: Scorers) -> None:
+        baseline = next((row.folder for row in tried if row.precision == BASELINE and row.scores), None)
+        timed = [one, *(row for row in tried if row.scores and not row.simulated)]
+        # a build may take minutes, as the slowest so far; what it leaves has to do for its latency
+        reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
+        late = not one.is_needed and self._is_late(reserve)
+        numbered = "" if one.build is None else f"build-{one.build}"
+        one.folder = self.folder / "scores" / one.precision / one.place / numbered
+        try:
+            answer = self._answered(one, baseline, scorers, late=late)
+            if answer is None:
+                one.fail("left out", "the budget was used up before it was scored")
+                return
+            one.provenance = answer["provenance"]
+            if one.misses:
+                one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
+                return
+            one.scores = self.subject.task.scores(one, self.settings.seed)
+            if answer["overflow"]:
+                self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
+        except WorkerFailure as failure:
+            one.fail("failed", str(failure), failure.kind)
+        except WorkbenchError as error:
+            one.fail("failed", str(error), type(error).__name__)
+
+    def _answered(self, one: DraftRow, baseline: Path | None, scorers: Scorers, *, late: bool) -> dict[str, Any] | None:
         """Return what scoring a row gives, from the earlier run where that has it; None where it is too late for it."""
         request = self._request(one, baseline)
         if (answer := self._earlier.take(one, request, self._repetitions)) is None and not late:
@@ -317,8 +321,7 @@ class DecideRun:
             assert one.folder is not None
             one.folder.mkdir(parents=True)
             began = time.monotonic()
-            with WorkerProcess(log, TARGET) as worker:
-                answer = worker.ask(request, _TIMEOUT_S)
+            answer = scorers.ask(one, request)
             self._slowest_s = max(self._slowest_s, time.monotonic() - began)
             self._earlier.keep(one, request, answer)
         return answer
@@ -371,7 +374,7 @@ class DecideRun:
             seed=self.settings.seed,
             repetitions=repetitions,
             measure=MEASURE,
-            timeout_s=_TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model.path, files=files, contract=self.subject.task.contract)},
             runtimes=runtimes,
             scenarios={SCENARIO: ScenarioEntry(batch=self.settings.batch, **self._sizes)},

@@ -248,6 +248,8 @@ def _doubts(
             f"Some calibration {task.unit} were also scored, which makes the scores of calibrated precisions too good; "
             "pass others with --calibration."
         )
+    if chosen and chosen.builds_missing:
+        doubts.append(f"Of the builds of its engine there are no figures of {chosen.builds_missing}.")
     if chosen and chosen.speed and chosen.speed.unstable:
         doubts.append(f"Its latency is unreliable: {'; '.join(chosen.speed.unstable[:_MOST])}.")
     if chosen and chosen.speed and chosen.speed.outputs == "far":
