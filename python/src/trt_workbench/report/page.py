@@ -27,6 +27,7 @@ from trt_workbench.core.percent import change, covered, limit, share, signed
 from trt_workbench.core.sizes import mebibytes, sized
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
+from trt_workbench.engine.layer_choices import what_differs
 from trt_workbench.report.folding import folded
 from trt_workbench.report.hover import areas
 from trt_workbench.report.verdict import tone
@@ -179,7 +180,7 @@ def _environment(is_html: bool) -> jinja2.Environment:
     }
     environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed, sized)}
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
-    environment.filters["apart_from"] = other_machine
+    environment.filters |= {"apart_from": other_machine, "what_differs": what_differs}
     return environment
 
 
