@@ -348,7 +348,8 @@ def test_a_build_that_computes_in_something_else_is_named(
     group = json.loads((run / "builds.json").read_text())["groups"][1]
     assert [one["reason"] for one in group["builds"]["builds"]] == [None, "trt computes it in fp32, not fp16", None]
     held(next(line for line in result.output.splitlines() if "2 of 3 builds" in line))
-    assert "trt computes it in fp32, not fp16" in (run / "report.html").read_text()
+    assert " failed " in said
+    assert 'title="trt computes it in fp32, not fp16"' in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
