@@ -208,6 +208,39 @@ def test_normalisation_is_the_documented_formula(
     np.testing.assert_allclose(tensor, expected, rtol=tolerance, atol=tolerance)
 
 
+@given(
+    dtype=st.sampled_from(["float32", "float16"]),
+    layout=st.sampled_from(["nchw", "nhwc"]),
+    channels=st.sampled_from(["rgb", "bgr"]),
+    scale=st.floats(2**-10, 1.0, width=32),
+    mean=st.tuples(*[st.floats(-2, 2, width=32)] * 3),
+    std=st.tuples(*[st.floats(0.125, 4, width=32)] * 3),
+)
+def test_every_grey_level_is_rounded_once_wherever_it_is_written(
+    dtype: str, layout: str, channels: str, scale: float, mean: tuple[float, ...], std: tuple[float, ...]
+) -> None:
+    canvas = np.random.default_rng(0).permuted(np.arange(256, dtype=np.uint8).repeat(3).reshape(16, 16, 3), axis=None)
+    transform = ImageTransform(
+        16,
+        16,
+        layout=layout,
+        channels=channels,
+        dtype=dtype,
+        scale=scale,
+        mean=mean,
+        std=std,  # type: ignore[arg-type]
+    )
+    factors = np.array([scale / one for one in std], np.float32)
+    offsets = np.array([-shift / one for shift, one in zip(mean, std, strict=True)], np.float32)
+    ordered = canvas if channels == "bgr" else canvas[..., ::-1]
+    wanted = (ordered * factors + offsets).astype(dtype)
+    wanted = wanted.transpose(2, 0, 1) if layout == "nchw" else wanted
+    spread = np.zeros([2 * side for side in transform.shape], dtype)[::2, ::2, ::2]
+    for found in (normalise(canvas, transform), normalise(canvas, transform, spread)):
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_preprocess_writes_into_a_slice_of_a_batch() -> None:
     image = np.random.default_rng(4).integers(0, 256, (30, 40, 3), dtype=np.uint8)
     transform = ImageTransform(32, 32)
