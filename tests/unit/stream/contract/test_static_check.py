@@ -43,6 +43,10 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
         put("state", 1, "init", 0.5),
         "the initial value of cache_len is 0.5, which int64 cannot hold",
     ),
+    "initial value beyond the type": (
+        put("state", 0, "init", 1e300),
+        "the initial value of cache is 1e+300, which float32 cannot hold",
+    ),
     "constant of another type": (
         put("inputs", "length", {"dtype": "int8", "shape": [], "role": "constant", "value": 16000}),
         "inputs.length.constant: int8 does not hold the value 16000",

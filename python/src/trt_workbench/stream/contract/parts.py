@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -82,8 +83,14 @@ _WHOLE = {
 }
 
 
+# Largest finite values, of IEEE 754 and of bfloat16, which has the exponents of float32.
+_LARGEST = {"float16": 65504.0, "bfloat16": (2 - 2**-7) * 2.0**127, "float32": (2 - 2**-23) * 2.0**127}
+
+
 def holds(dtype: str, number: float) -> bool:
-    """Whether a type holds a number as it is; those of fractions take every number."""
+    """Whether a type holds a number as it is, of one with fractions rounded."""
+    if dtype in _LARGEST:
+        return not math.isfinite(number) or abs(number) <= _LARGEST[dtype]
     least, largest = _WHOLE.get(dtype, (None, None))
     return least is None or largest is None or (number % 1 == 0 and least <= number <= largest)
 

@@ -123,7 +123,7 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
 def _with_time_symbol(document: dict[str, Any]) -> dict[str, Any]:
     """Return a contract in which a number of frames is a symbol with that one value: a model of one chunk size."""
     document = copy.deepcopy(document)
-    inputs, symbols = document.get("inputs"), document.get("symbols")
+    inputs, symbols, outputs, profiles = map(document.get, ("inputs", "symbols", "outputs", "profiles"))
     if not isinstance(inputs, dict) or not isinstance(symbols, dict):
         return document
     for one in inputs.values():
@@ -135,10 +135,10 @@ def _with_time_symbol(document: dict[str, Any]) -> dict[str, Any]:
         if type(frames) is not int:
             continue
         names = (f"frames{'_size' * count}" for count in range(len(inputs) + len(symbols) + 2))
-        taken = {*symbols, *inputs, *(document.get("outputs") or ())}
+        taken = {*symbols, *inputs, *(outputs if isinstance(outputs, dict) else ())}
         shape[axis] = size if isinstance(size, str) else next(name for name in names if name not in taken)
         symbols[shape[axis]] = None
-        for profile in document.get("profiles") or ():
+        for profile in profiles if isinstance(profiles, list) else ():
             if isinstance(profile, dict) and isinstance(profile.get("symbols"), dict):
                 profile["symbols"].setdefault(shape[axis], [frames] * 3)
     return document
