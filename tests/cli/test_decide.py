@@ -307,7 +307,7 @@ def test_intervals_contain_the_spread_of_several_builds(
     result = trtw("decide", model, *words, "--builds", 3, "--repetitions", 1, "--output", run)
     processes = builds.read_text().splitlines()
     assert len(processes) == 6
-    assert len(set(processes[1:])) == 1  # all but the baseline's first share a builder
+    assert len(set(processes[1:])) == 1  # all but the baseline's first share a process
     found = rows(run)
     assert {key: row["state"] for key, row in found.items()}[("fp16", "trt")] == "measured", found["fp16", "trt"]
     for precision in ("fp32", "fp16"):
@@ -325,6 +325,38 @@ def test_intervals_contain_the_spread_of_several_builds(
     assert "Several builds: fp16 on trt" in (run / "report.html").read_text()
 
 
+def test_all_rows_are_compared_with_one_baseline_where_its_first_build_fails(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,0.8,0.8,0.8,0.8,0.8")
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "slow builds")  # of the first build alone
+    model = write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Neg(x) }")
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    run = tmp_path / "run"
+    words = ("--data", tmp_path / "data.npy", "--precisions", "fp32,fp16", "--backends", "trt,ort-cpu")
+    trtw("decide", model, *words, "--builds", 3, "--accept-simulated", "--repetitions", 0, "--output", run)
+    assert len(builds.read_text().splitlines()) == 6
+    assert {key: row["state"] for key, row in rows(run).items()} == {
+        ("fp32", "trt"): "scored",
+        ("fp16", "trt"): "scored",
+        ("fp32", "ort-cpu"): "scored",
+        ("fp16", "ort-cpu"): "scored",
+    }
+    failed = rows(run)["fp32", "trt"]["builds_missing"]
+    assert failed.startswith("no figures of 1 (")
+    assert failed.count("no figures") == 1
+
+
+@pytest.mark.usefixtures("builds")
+def test_builds_of_a_row_that_cannot_be_made_did_not_fail(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = (*relu(tmp_path), "--precisions", "fp32,int8", "--backends", "trt", "--repetitions", 0, "--builds", 2)
+    trtw("decide", *words, "--output", run)
+    assert rows(run)["int8", "trt"]["state"] == "does not apply"
+    (group,) = (one for one in json.loads((run / "builds.json").read_text())["groups"] if one["label"] == "int8 on trt")
+    assert [one["reason"] for one in group["builds"]["builds"]] == [None, None]
+
+
 def test_a_build_that_computes_in_something_else_is_named(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +369,7 @@ def test_a_build_that_computes_in_something_else_is_named(
     assert len(builds.read_text().splitlines()) == 6
     found = rows(run)["fp16", "trt"]
     assert found["state"] == "measured"
-    assert found["builds_missing"] == "2 (trt computes it in fp32, not fp16)"
+    assert found["builds_missing"] == "no figures of 2 (trt computes it in fp32, not fp16)"
     decision = json.loads((run / "decision.json").read_text())
     said = " ".join(result.output.split())
     (doubt,) = (one for one in decision["recommendation"]["doubts"] if found["builds_missing"] in one)

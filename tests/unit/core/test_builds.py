@@ -52,7 +52,10 @@ def test_builds_without_figures_are_named_with_their_reasons() -> None:
     found = Builds.chosen([*builds(0.53, None, 0.55, None, None)])
     assert found.missing == ""
     found = replace(found, builds=tuple(replace(one, reason=failed.get(one.number)) for one in found.builds))
-    assert found.missing == "2, 4 (trt computes it in fp32, not fp16); 5 (it crashed)"
+    wanted = "no figures of 2, 4 (trt computes it in fp32, not fp16); no figures of 5 (it crashed)"
+    assert found.missing == wanted
+    scored = tuple(replace(one, score=0.5) if one.number == 5 else one for one in found.builds)
+    assert replace(found, builds=scored).missing == wanted.replace("no figures of 5", "no latency of 5")
     held(found.words)
 
 

@@ -30,7 +30,7 @@ class OneBuild(Plain):
         verdict: of its verification, or of the outputs compared where it was timed: "matched" or "far".
         score: on the data.
         computes_in: what its layers compute in, with shares.
-        reason: why it has no figures.
+        reason: why it has no figures, or no latency.
     """
 
     number: Annotated[int, Setting(min=1)]
@@ -88,7 +88,7 @@ class Builds(Plain):
         if wrong := [one.number for one in self.builds if one.verdict == WRONG]:
             parts.append(f"WRONG: {', '.join(map(str, wrong))}")
         if self.missing:
-            parts.append(f"no figures of {self.missing}")
+            parts.append(self.missing)
         there = sum(any((one.latency_ms, one.engine_sha256, one.verdict, one.score is not None)) for one in self.builds)
         some = f"{there} of " if 0 < there < len(self.builds) else ""
         count = f"{some}{counted(len(self.builds), 'build')}"
@@ -97,12 +97,13 @@ class Builds(Plain):
 
     @property
     def missing(self) -> str:
-        """Those without figures, and why, such as "5 (trt computes it in fp32, not fp16)"; "" for none."""
-        numbers: dict[str, list[str]] = {}
+        """What failed, and why, such as "no figures of 5 (trt computes it in fp32, not fp16)"; "" for nothing."""
+        numbers: dict[tuple[str, str], list[str]] = {}
         for one in self.builds:
             if one.reason:
-                numbers.setdefault(one.reason.rstrip("."), []).append(str(one.number))
-        return "; ".join(f"{', '.join(mine)} ({reason})" for reason, mine in numbers.items())
+                what = "no figures" if one.score is None else "no latency"
+                numbers.setdefault((what, one.reason.rstrip(".")), []).append(str(one.number))
+        return "; ".join(f"{what} of {', '.join(mine)} ({reason})" for (what, reason), mine in numbers.items())
 
     @property
     def compute_alike(self) -> bool:

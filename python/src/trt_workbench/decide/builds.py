@@ -36,7 +36,7 @@ def joined(
             continue
         name = DraftRow(builds[0].precision, builds[0].backend, variant=builds[0].variant)
         scores = {one.build or 0: one.scores.value for one in builds if one.scores}
-        reasons = {one.build or 0: one.reason for one in builds if one.reason and one.state != "left out"}
+        reasons = {one.build or 0: one.reason for one in builds if one.reason and one.state == "failed"}
         group = built_group(name.label, mine, scores, reasons)
         kept = _kept(builds, group)
         scored = tuple(one for one in builds if one.scores)

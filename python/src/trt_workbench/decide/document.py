@@ -65,7 +65,7 @@ class DecisionRow(Strict):
         state: what is known of it.
         reason: why it is not "measured"; None if it is.
         computes_in: what the graph or the engine computes in, with shares.
-        builds_missing: of several builds of its engine, those that failed, and why; None where none did.
+        builds_missing: what failed of several builds of its engine, and why; None where nothing did.
         file: the model file that it executes; None where none could be made.
         sha256: of the file.
         size_bytes: of the file, or of the engine where one was built.

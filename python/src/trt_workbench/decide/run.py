@@ -79,6 +79,7 @@ class DecideRun:
     def __post_init__(self) -> None:
         """Make the folders."""
         self._began, self._slowest_s = time.monotonic(), 0.0
+        self._baseline: Path | None = None
         self._search: MixedSearch | None = None
         self._earlier = Earlier(self.settings.resume, self.folder, self._said)
         self.notes += sentences(self.settings.variants)
@@ -120,7 +121,7 @@ class DecideRun:
         if self.interrupted or any(one.state == "left out" for one in tried):
             self._earlier.keep_rest()
         failed = [one for one in rows if one.missing]
-        self.notes += [f"Of the builds of {one.label} there are no figures of {one.missing}." for one in failed]
+        self.notes += [f"Of the builds of {one.label} there are {one.missing}." for one in failed]
         decision = judged(
             rows,
             records,
@@ -281,6 +282,7 @@ class DecideRun:
         places = list(dict.fromkeys(one.place for one in tried))
         turn = {id(one): (places.index(one.place), one.precision == BASELINE, one.build or 0) for one in rows}
         waiting = sorted((one for one in rows if one.path), key=lambda one: turn[id(one)])
+        self._baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
         with Scorers(self.folder / "logs") as scorers:
             for number, one in enumerate(waiting):
                 self.progress("Scoring", number, len(waiting), one.label)
@@ -289,7 +291,6 @@ class DecideRun:
         self.progress("Scoring", len(waiting), len(waiting), "")
 
     def _score_row(self, one: DraftRow, tried: Sequence[DraftRow], scorers: Scorers) -> None:
-        baseline = next((row.folder for row in tried if row.precision == BASELINE and row.scores), None)
         timed = [one, *(row for row in tried if row.scores and not row.simulated)]
         # a build may take minutes, as the slowest so far; what it leaves has to do for its latency
         reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
@@ -297,7 +298,7 @@ class DecideRun:
         numbered = "" if one.build is None else f"build-{one.build}"
         one.folder = self.folder / "scores" / one.precision / one.place / numbered
         try:
-            answer = self._answered(one, baseline, scorers, late=late)
+            answer = self._answered(one, self._baseline, scorers, late=late)
             if answer is None:
                 one.fail("left out", "the budget was used up before it was scored")
                 return
@@ -308,6 +309,7 @@ class DecideRun:
             one.scores = self.subject.task.scores(one, self.settings.seed)
             if answer["overflow"]:
                 self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
+            self._baseline = self._baseline or one.folder  # the first, so that all are compared with one
         except WorkerFailure as failure:
             one.fail("failed", str(failure), failure.kind)
         except WorkbenchError as error:
@@ -321,8 +323,10 @@ class DecideRun:
             assert one.folder is not None
             one.folder.mkdir(parents=True)
             began = time.monotonic()
-            answer = scorers.ask(one, request)
-            self._slowest_s = max(self._slowest_s, time.monotonic() - began)
+            try:
+                answer = scorers.ask(one, request)
+            finally:
+                self._slowest_s = max(self._slowest_s, time.monotonic() - began)
             self._earlier.keep(one, request, answer)
         return answer
 

@@ -36,7 +36,7 @@ class DraftRow:
         variant: name of the further options that its runtime gets; "" without any.
         build: number of the build of its engine; None where it is built once.
         builds: where it stands for several builds, those of them that have a score.
-        missing: where it stands for several, those that failed, and why (`Builds.missing`).
+        missing: where it stands for several, what failed, and why (`Builds.missing`).
         measured: repetitions of its latency that an earlier run has.
         lost: whether that run's engine is not here any more, so that nothing further of it can be measured.
     """

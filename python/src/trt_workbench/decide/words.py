@@ -249,7 +249,7 @@ def _doubts(
             "pass others with --calibration."
         )
     if chosen and chosen.builds_missing:
-        doubts.append(f"Of the builds of its engine there are no figures of {chosen.builds_missing}.")
+        doubts.append(f"Of the builds of its engine there are {chosen.builds_missing}.")
     if chosen and chosen.speed and chosen.speed.unstable:
         doubts.append(f"Its latency is unreliable: {'; '.join(chosen.speed.unstable[:_MOST])}.")
     if chosen and chosen.speed and chosen.speed.outputs == "far":

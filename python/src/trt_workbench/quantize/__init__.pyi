@@ -24,4 +24,5 @@ from .settings import CalibrationSettings as CalibrationSettings
 from .settings import ScoreSettings as ScoreSettings
 from .settings import SearchSettings as SearchSettings
 from .words import word_scores as word_scores
+from .worker import SHARED as SHARED
 from .worker import TARGET as TARGET

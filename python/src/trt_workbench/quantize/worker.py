@@ -15,10 +15,13 @@ from trt_workbench.quantize.figures import score_arrays
 from trt_workbench.quantize.words import score_words
 from trt_workbench.vision import CocoEvaluation, CocoRequest
 
-TARGET = "trt_workbench.quantize.worker:ScoringWorker"
+TARGET = "trt_workbench.quantize.worker"
+SHARED = f"{TARGET}:SharedScoring"
+"""The same for several builds of an engine, which share TensorRT's builder."""
+arrays, words = score_arrays, score_words
 
 
-def _coco(request: dict[str, Any]) -> dict[str, Any]:
+def coco(request: dict[str, Any]) -> dict[str, Any]:
     """Score a detector and write the files of the score into a folder. Raises WorkbenchError."""
     asked: dict[str, Any] = {name: Path(request[name]) for name in ("model", "images", "annotations")}
     asked |= {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
@@ -28,13 +31,16 @@ def _coco(request: dict[str, Any]) -> dict[str, Any]:
         return {"provenance": evaluation.detector.session.record(), "overflow": evaluation.overflow}
 
 
-class ScoringWorker:
-    """Answers with the score of arrays, a detector or transcripts, whose files it writes."""
+class SharedScoring:
+    """Answers as the module does, and keeps TensorRT's builder: making one takes longer than building a small engine.
 
-    arrays, words, coco = map(staticmethod, (score_arrays, score_words, _coco))
+    It takes memory of the GPU while the engine is scored, too, so that it is for several builds alone.
+    """
+
+    arrays, words, coco = map(staticmethod, (arrays, words, coco))
 
     def __init__(self) -> None:
-        """Keep TensorRT's builder between requests: making one takes longer than building a small engine."""
+        """Keep the builder of the first build."""
         self._builds = ExitStack()
         self._builds.enter_context(several_builds())
 
