@@ -428,13 +428,13 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     asked = json.loads((second / "scores/fp16/trt-level5/row.json").read_text())["answer"]["provenance"]
     assert asked["manifest"]["options"]["optimization_level"] == 5
     assert len(builds.read_text().splitlines()) == 6
-    assert not list((second / "logs").glob("score-trt.log"))  # taken from the first run
+    assert not list((second / "logs").glob("score-fp16-trt.log"))  # taken from the first run
     assert " s, of the last part" in (second / "report.html").read_text()
     assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]
     before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp16"]
     assert before[0] in read_records(second / "records.jsonl")
     trtw("decide", *words, "--seed", 1, "--batch", 2, "--resume", first, "--output", third)  # asked for in another way
-    assert len(list((third / "scores").glob("*/trt/row.json"))) == 2
+    assert len(list((third / "logs").glob("score-*.log"))) == 2
     why = "Rows of the earlier run are done again, from fp32 on trt on: the model, its data or an option is another."
     assert why in json.loads((third / "decision.json").read_text())["notes"]
     row = first / "scores" / "fp32" / "trt" / "row.json"

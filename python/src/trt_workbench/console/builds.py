@@ -60,7 +60,7 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
             f"{one.number}{f' ({group.builds.rule})' if one.number == kept else ''}",
             "-" if one.latency_ms is None else f"{one.latency_ms:.3f}",
             "-" if one.relative_l2 is None else f"{one.relative_l2:.1e}",
-            one.verdict or ("failed" if one.reason else "-"),
+            one.outcome or "-",
             "-" if one.score is None else f"{one.score:.4f}",
             *([] if alike else [one.computes_in or "-"]),
             (one.engine_sha256 or "-")[:12],

@@ -42,6 +42,11 @@ class OneBuild(Plain):
     computes_in: str | None = None
     reason: str | None = None
 
+    @property
+    def outcome(self) -> str | None:
+        """Its verdict, or "failed" where that is why it has none; None where nothing is known."""
+        return self.verdict or ("failed" if self.reason else None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Builds(Plain):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,12 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.precision import read
 from trt_workbench.core.records import Record
-from trt_workbench.core.workers import WorkerFailure
+from trt_workbench.core.workers import WorkerFailure, Workers
 from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.elsewhere import compiled_elsewhere
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.resume import Earlier, records_in
-from trt_workbench.decide.scorers import TIMEOUT_S, Scorers
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
@@ -41,7 +41,7 @@ from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.low_precision.preparation import DoesNotApply
-from trt_workbench.quantize import Candidate, Candidates, MixedSearch, by_rule
+from trt_workbench.quantize import SHARED, TARGET, Candidate, Candidates, MixedSearch, by_rule
 from trt_workbench.verify import BenchGate
 from trt_workbench.vision import INFINITE_INSIDE
 
@@ -49,6 +49,7 @@ SCENARIO, MODEL = "latency", "model"
 Note = Callable[[str], None]
 Progress = Callable[[str, int, int, str], None]
 
+_TIMEOUT_S = 3600.0
 # Backends that have kernels of their own choosing are asked for fp16 in addition to the low precision of the candidate.
 _BESIDE = "fp16"
 # A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
@@ -171,7 +172,7 @@ class DecideRun:
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those requested, or those that can serve here."""
         names = backends_of(self.settings)
-        self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", TIMEOUT_S)
+        self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
         if self.settings.backends:
             return names
         absent = [name for name in names if name in self._unavailable]
@@ -283,14 +284,15 @@ class DecideRun:
         turn = {id(one): (places.index(one.place), one.precision == BASELINE, one.build or 0) for one in rows}
         waiting = sorted((one for one in rows if one.path), key=lambda one: turn[id(one)])
         self._baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
-        with Scorers(self.folder / "logs") as scorers:
-            for number, one in enumerate(waiting):
-                self.progress("Scoring", number, len(waiting), one.label)
-                self._score_row(one, tried, scorers)
+        for (name, target), numbered in groupby(enumerate(waiting), lambda each: _process(each[1])):
+            with Workers(self.folder / "logs" / f"score-{name}.log", target) as workers:
+                for number, one in numbered:
+                    self.progress("Scoring", number, len(waiting), one.label)
+                    self._score_row(one, tried, workers)
         require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting), "")
 
-    def _score_row(self, one: DraftRow, tried: Sequence[DraftRow], scorers: Scorers) -> None:
+    def _score_row(self, one: DraftRow, tried: Sequence[DraftRow], workers: Workers) -> None:
         timed = [one, *(row for row in tried if row.scores and not row.simulated)]
         # a build may take minutes, as the slowest so far; what it leaves has to do for its latency
         reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
@@ -298,7 +300,7 @@ class DecideRun:
         numbered = "" if one.build is None else f"build-{one.build}"
         one.folder = self.folder / "scores" / one.precision / one.place / numbered
         try:
-            answer = self._answered(one, self._baseline, scorers, late=late)
+            answer = self._answered(one, workers, late=late)
             if answer is None:
                 one.fail("left out", "the budget was used up before it was scored")
                 return
@@ -315,16 +317,16 @@ class DecideRun:
         except WorkbenchError as error:
             one.fail("failed", str(error), type(error).__name__)
 
-    def _answered(self, one: DraftRow, baseline: Path | None, scorers: Scorers, *, late: bool) -> dict[str, Any] | None:
+    def _answered(self, one: DraftRow, workers: Workers, *, late: bool) -> dict[str, Any] | None:
         """Return what scoring a row gives, from the earlier run where that has it; None where it is too late for it."""
-        request = self._request(one, baseline)
+        request = self._request(one, self._baseline)
         if (answer := self._earlier.take(one, request, self._repetitions)) is None and not late:
             self.note(f"Scoring {one.label}")
             assert one.folder is not None
             one.folder.mkdir(parents=True)
             began = time.monotonic()
             try:
-                answer = scorers.ask(one, request)
+                answer = workers.ask(request, _TIMEOUT_S)
             finally:
                 self._slowest_s = max(self._slowest_s, time.monotonic() - began)
             self._earlier.keep(one, request, answer)
@@ -378,7 +380,7 @@ class DecideRun:
             seed=self.settings.seed,
             repetitions=repetitions,
             measure=MEASURE,
-            timeout_s=TIMEOUT_S,
+            timeout_s=_TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model.path, files=files, contract=self.subject.task.contract)},
             runtimes=runtimes,
             scenarios={SCENARIO: ScenarioEntry(batch=self.settings.batch, **self._sizes)},
@@ -401,3 +403,8 @@ class DecideRun:
     def _is_late(self, reserve: float = 0.0) -> bool:
         left = self._left()
         return left is not None and left <= reserve
+
+
+def _process(one: DraftRow) -> tuple[str, str]:
+    """Return the name of the process that scores a row, and what answers there; builds of a runtime share one."""
+    return (f"{one.precision}-{one.place}", TARGET) if one.build is None else (one.place, SHARED)

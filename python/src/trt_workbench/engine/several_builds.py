@@ -28,6 +28,19 @@ def several_builds() -> Iterator[None]:
             hold.close()
 
 
+class KeepsBuilder:
+    """What answers in a worker process and keeps TensorRT's builder between requests, until it is closed."""
+
+    def __init__(self) -> None:
+        """Keep the builder of the first engine that is built."""
+        self._builds = contextlib.ExitStack()
+        self._builds.enter_context(several_builds())
+
+    def close(self) -> None:
+        """Let go of the builder."""
+        self._builds.close()
+
+
 def keep_builder(device: int) -> None:
     """Keep the builder of a device where several engines are built; TensorRT has to be loaded.
 

@@ -5,12 +5,11 @@ A crash of a runtime ends this process and becomes a row with its reason.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.engine.several_builds import several_builds
+from trt_workbench.engine.several_builds import KeepsBuilder
 from trt_workbench.quantize.figures import score_arrays
 from trt_workbench.quantize.words import score_words
 from trt_workbench.vision import CocoEvaluation, CocoRequest
@@ -31,19 +30,10 @@ def coco(request: dict[str, Any]) -> dict[str, Any]:
         return {"provenance": evaluation.detector.session.record(), "overflow": evaluation.overflow}
 
 
-class SharedScoring:
-    """Answers as the module does, and keeps TensorRT's builder: making one takes longer than building a small engine.
+class SharedScoring(KeepsBuilder):
+    """Answers as the module does; making a builder takes longer than building a small engine.
 
     It takes memory of the GPU while the engine is scored, too, so that it is for several builds alone.
     """
 
     arrays, words, coco = map(staticmethod, (arrays, words, coco))
-
-    def __init__(self) -> None:
-        """Keep the builder of the first build."""
-        self._builds = ExitStack()
-        self._builds.enter_context(several_builds())
-
-    def close(self) -> None:
-        """Let go of the builder."""
-        self._builds.close()

@@ -6,7 +6,6 @@ bench, its copies and their threads are not in the processes that are measured e
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.settings import with_flags
 from trt_workbench.engine.cache import engines_dir
-from trt_workbench.engine.several_builds import several_builds
+from trt_workbench.engine.several_builds import KeepsBuilder
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.isolation import request_of
 from trt_workbench.verify.opening import VerifyRequest
@@ -129,16 +128,10 @@ def _time(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
     return {"milliseconds": milliseconds(request_of(request["request"]), note)}
 
 
-class Verifier:
-    """Answers with the verdict on a plan or target, and with what `--bisect` and `--fix` ask for."""
+class Verifier(KeepsBuilder):
+    """Answers with the verdict on a plan or target, and with what `--bisect` and `--fix` ask for.
+
+    A trial builds an engine, most a small one.
+    """
 
     verify, target, trial, way, time = map(staticmethod, map(_noted, (_verify, _target, _trial, _way, _time)))
-
-    def __init__(self) -> None:
-        """Keep TensorRT's builder between requests: a trial builds an engine, most a small one."""
-        self._builds = contextlib.ExitStack()
-        self._builds.enter_context(several_builds())
-
-    def close(self) -> None:
-        """Let go of the builder."""
-        self._builds.close()

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from trt_workbench.core.documents import Inside, Strict
 from trt_workbench.core.errors import did_you_mean
-from trt_workbench.core.precision import STREAM, find, names
+from trt_workbench.core.precision import STREAM, find, get, names
 from trt_workbench.stream.contract.expressions import Expression
 
 _Limit = Annotated[float, Field(gt=0)]
@@ -83,8 +83,7 @@ _WHOLE = {
 }
 
 
-# Largest finite values, of IEEE 754 and of bfloat16, which has the exponents of float32.
-_LARGEST = {"float16": 65504.0, "bfloat16": (2 - 2**-7) * 2.0**127, "float32": (2 - 2**-23) * 2.0**127}
+_LARGEST = {get(name).numpy: get(name).largest for name in names(lambda one: one.is_float)}
 
 
 def holds(dtype: str, number: float) -> bool:
