@@ -57,6 +57,9 @@ def test_builds_without_figures_are_named_with_their_reasons() -> None:
     scored = tuple(replace(one, score=0.5) if one.number == 5 else one for one in found.builds)
     assert replace(found, builds=scored).missing == wanted.replace("no figures of 5", "no latency of 5")
     held(found.words)
+    long = replace(found, builds=(replace(found.builds[1], reason=f"cannot read {'x ' * 400}"),))
+    assert len(long.missing) < 200
+    assert long.missing.endswith("x …)")
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,13 @@ def runs_plans(name: str) -> bool:
     return name != AUTO and get_backend(name).plans
 
 
+def check_builds(count: int | None, names: Collection[str]) -> None:
+    """Raise UsageProblem where several builds are requested and no backend builds engines; or one is unknown."""
+    if count and not any(map(runs_plans, names)):
+        listed = ", ".join(sorted(set(names)))
+        raise UsageProblem(f"--builds is for backends that build engines, such as trt, not for {listed}.")
+
+
 def availability(name: str) -> Availability:
     """Say whether the backend called `name` can serve here.
 

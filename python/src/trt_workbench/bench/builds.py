@@ -8,12 +8,11 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from trt_workbench.backends.registry import runs_plans
+from trt_workbench.backends.registry import check_builds, runs_plans
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import repetition_medians
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.records import Record
 from trt_workbench.core.verification import UNVERIFIED, WRONG
@@ -32,8 +31,7 @@ def with_builds(config: BenchConfig, count: int | None) -> BenchConfig:
     """
     if count is None:
         return config
-    if not any(runs_plans(one.backend) for one in config.runtimes):
-        raise UsageProblem("--builds is for runtimes that build engines, such as trt; the configuration has none.")
+    check_builds(count, [one.backend for one in config.runtimes])
     numbers = {BUILD: list(range(1, count + 1))}
     runtimes = tuple(
         one.model_copy(update={"options": {**one.options, **numbers}}) if runs_plans(one.backend) else one

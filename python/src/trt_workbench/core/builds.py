@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Literal
 
 from trt_workbench.core.counts import counted
@@ -16,6 +17,8 @@ from trt_workbench.core.verification import WRONG
 
 BUILD = "build_number"
 """Option of a build that makes it one of several: it starts from an empty timing cache, and is cached by its number."""
+
+_LONGEST_REASON = 160  # characters in a sentence about all builds; `OneBuild.reason` has the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,8 @@ class Builds(Plain):
         for one in self.builds:
             if one.reason:
                 what = "no figures" if one.score is None else "no latency"
-                numbers.setdefault((what, one.reason.rstrip(".")), []).append(str(one.number))
+                reason = shorten(one.reason.rstrip("."), _LONGEST_REASON, placeholder=" …")
+                numbers.setdefault((what, reason), []).append(str(one.number))
         return "; ".join(f"{what} of {', '.join(mine)} ({reason})" for (what, reason), mine in numbers.items())
 
     @property

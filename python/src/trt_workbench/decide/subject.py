@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.backends.registry import check_backend_options, check_name, default_backends
+from trt_workbench.backends.registry import check_backend_options, check_builds, check_name, default_backends
 from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_file
@@ -152,6 +152,7 @@ def subject_of(
     for name in settings.backends or ():
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)
+    check_builds(settings.builds, backends_of(settings))
     _check_variants(settings)
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")

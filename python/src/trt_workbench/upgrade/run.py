@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import runs_plans
+from trt_workbench.backends.registry import check_builds
 from trt_workbench.bench import changes
 from trt_workbench.core.builds import FILE as BUILDS
 from trt_workbench.core.builds import BuildGroups, BuiltGroup
@@ -60,8 +60,7 @@ def upgrade(
     named = names_of(models)
     if settings.record == (settings.after is not None):
         raise UsageProblem("Name the stack to compare with by --to, or keep the side of --from by --record.")
-    if settings.builds and not runs_plans(settings.backend):
-        raise UsageProblem(f"--builds is for backends that build engines, such as trt; {settings.backend} does not.")
+    check_builds(settings.builds, [settings.backend])
     for one in settings.data_files:
         require_there("data set", one)
     kept = recorded_side(settings.before)
