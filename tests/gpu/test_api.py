@@ -15,8 +15,9 @@ from trt_workbench.vision.scenes.scenes import write_dataset
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "one_output")]
 LARGEST = 4
-# A score of fp16 may lie on the other side of a threshold: only what is well above it has to be found by both.
-SHOWN, SURE = 0.25, 0.35
+# Of an object that a head without NMS sees twice, rounding moves score from one box to the other: in fp16 0.57 and 0.42
+# instead of 0.53 and 0.47. Only what has more than any second box could have must be found by both.
+SHOWN, SURE = 0.25, 0.6
 ROWS = "rows (float[batch, 16] x) => (float[batch, 16] y) { a = MatMul(x, w) y = Relu(a) }"
 
 

@@ -124,6 +124,21 @@ def test_the_largest_element_is_no_nan_and_may_be_infinite() -> None:
     assert largest_agrees(np.array([1, 2], ml_dtypes.bfloat16), np.array([3.0, 4.0])).tolist() is True
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [(np.float16, 0x7D00), (ml_dtypes.bfloat16, 0x7FA0), (np.float32, 0x7FA00000), (ml_dtypes.float8_e5m2, 0x7D)],
+)
+def test_a_signalling_nan_is_a_nan_and_no_warning(dtype: Any, bits: int) -> None:
+    plain = np.array([[1, NAN], [3, 2]], dtype)
+    array = plain.copy()
+    array.view(f"u{array.itemsize}")[0, 1] = bits
+    assert is_finite(array).tolist() == [[True, False], [True, True]]
+    assert equal(array, plain)
+    assert largest_agrees(array, plain).all()
+    assert difference(array, plain, rows=True).argmax_agreement == 1
+    assert compare_rows(array, plain).size.tolist() == [0, 0]
+
+
 @given(arrays(), st.randoms(use_true_random=False), st.data())
 def test_rows_in_another_order_have_the_same_figures(array: NDArray[Any], random: Any, data: st.DataObject) -> None:
     if array.ndim == 0 or not array.size:

@@ -59,14 +59,15 @@ def equal(found: Array, expected: Array) -> bool:
 
 def widened(array: Array) -> Array:
     """Return numbers as float64, complex ones as complex128: converted to floats they would lose a part."""
-    return array.astype(np.complex128 if kind(array) is Kind.COMPLEX else np.float64)
+    with np.errstate(invalid="ignore"):  # of a signalling NaN
+        return array.astype(np.complex128 if kind(array) is Kind.COMPLEX else np.float64)
 
 
 def is_finite(array: Array) -> NDArray[np.bool_]:
     """Return which elements are neither NaN nor infinite; integers and texts never are."""
     if kind(array).counted:
         return np.ones(array.shape, np.bool_)
-    return np.asarray(np.isfinite(array if array.dtype.kind in "fc" else array.astype(np.float64)))
+    return np.asarray(np.isfinite(array if array.dtype.kind in "fc" else widened(array)))
 
 
 def pair(
@@ -124,7 +125,7 @@ def largest_agrees(found: Array, expected: Array) -> NDArray[np.bool_]:
 
 def largest(array: Array) -> NDArray[np.intp]:
     """Return the place of the largest element of every vector along the last axis; NaN is less than anything."""
-    values = array if array.dtype.kind in "biuf" else array.astype(np.float64)
+    values = array if array.dtype.kind in "biuf" else widened(array)
     if not is_finite(values).all():
         values = np.where(np.isnan(values), -np.inf, values)
     return np.asarray(values.argmax(axis=-1))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.elements import is_finite, largest_agrees
+from trt_workbench.core.elements import is_finite, largest_agrees, widened
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.parts import Chunk
@@ -27,7 +27,7 @@ def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int, 
     """
     if expected.shape[-1] < 2:
         return 0, 0, 0
-    wide = expected.astype(np.float64)
+    wide = widened(expected)
     # what is not finite has no part in a row's norm; NaN is less than anything
     norms = np.sqrt(np.square(np.where(is_finite(expected), wide, 0)).sum(-1))
     best = np.partition(np.where(np.isnan(wide), -np.inf, wide), -2, axis=-1)[..., -2:]

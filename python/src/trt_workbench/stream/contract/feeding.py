@@ -10,6 +10,7 @@ import numpy as np
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import load_arrays, numpy_dtype
+from trt_workbench.core.elements import widened
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.memory import require_room
 from trt_workbench.stream.contract.expressions import Expression
@@ -51,7 +52,7 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
             f"The initial value of {pair.input} is {array.dtype} {list(array.shape)}, "
             f"but the contract says {dtype} {list(wanted)}: {path}"
         )
-    if np.isnan(array.astype(np.float64)).any():
+    if np.isnan(widened(array)).any():
         raise UsageProblem(f"The initial value of {pair.input} holds NaN: {path}")
     return np.broadcast_to(array, shape).copy()
 
