@@ -68,6 +68,20 @@ def test_one_backend_is_the_reference_of_the_next(model: Path, tmp_path: Path) -
     assert (run["passed"], run["backend"]) == (False, "torch")
 
 
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf, None], ids=["NaN", "infinity", "shape"])
+def test_an_error_without_a_bound_is_no_zero(wrong: float | None, tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N] x) => (float[N] y) { y = Relu(x) }")
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    (tmp_path / "want" / "x").mkdir(parents=True)
+    expected = np.ones(4, np.float32) if wrong is None else np.array([1, 1, wrong], np.float32)
+    np.save(tmp_path / "want" / "x" / "y.npy", expected)
+    words = ("-i", tmp_path / "x.npy", "--expect", tmp_path / "want", "--no-bench", "--output", tmp_path / "run")
+    result = trtw("infer-engine", path, "--backend", "ort-cpu", *words)
+    assert result.exit_code == 1
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["outputs"]["y"]
+    assert (found["max_abs_error"], found["max_rel_error"], found["min_cosine"]) == (None, None, None)
+
+
 def test_nan_and_infinity_fail_the_check(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "zeros.npz", x=np.zeros((2, 3), np.float32), y=np.zeros((2, 3), np.float32))
     said = stderr_of(

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.samples import file_name, read_samples
+from trt_workbench.backends.samples import file_name, read_samples, split_source
 from trt_workbench.core.array_files import count_rows, load_arrays
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.upgrade.settings import UpgradeSettings
 
 X, Y = TensorSpec("x", "float32", (2,)), TensorSpec("in/y:0", "float32", (2,))
 
@@ -40,6 +41,16 @@ def test_file_names_are_safe_and_tell_tensors_apart(name: str) -> None:
     assert file_name(name + "/") != made
 
 
+def test_a_path_may_have_equals_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(Path("run=1") / "x.npy", 1)
+    split = {"x=./run=1/x.npy": "x=", "run=1/x.npy": "", "a=b=run=1/x.npy": "a=b=", "x=absent.npy": "x=", "no": ""}
+    assert {one: split_source(one)[0] for one in split} == split
+    assert all(split_source(one)[1] == Path(one.removeprefix(name)) for one, name in split.items())
+    read = UpgradeSettings(inputs=("x=run=1/x.npy",))
+    assert read.input_words == ["--inputs", f"x={tmp_path}/run=1/x.npy"]
+
+
 def test_a_folder_of_one_input_is_a_sample_per_file(tmp_path: Path) -> None:
     for number in (2, 1):
         save(tmp_path / f"s{number}.npy", number)
@@ -66,6 +77,8 @@ def test_a_folder_for_each_input_matches_by_file_name(tmp_path: Path) -> None:
         save(tmp_path / "b" / f"s{number}.npy", 10 + number)
     sources = [f"x={tmp_path / 'a'}", f"{Y.name}={tmp_path / 'b'}"]
     assert values(sources, X, Y) == {"s0": {"x": 0, Y.name: 10}, "s1": {"x": 1, Y.name: 11}}
+    (tmp_path / "a" / "._s0.npy").write_bytes(b"of macOS")
+    assert len(values(sources, X, Y)) == 2
     (tmp_path / "b" / "s1.npy").unlink()
     with refused(UsageProblem):
         values(sources, X, Y)

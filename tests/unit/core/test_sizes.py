@@ -21,7 +21,8 @@ def test_sizes() -> None:
     figures = (0, 12, 1023, 1024, 59920, 64 << 20, 4_766_020, 5 << 30, 2**50)
     texts = ["0 B", "12 B", "1,023 B", "1 KiB", "58.5 KiB", "64 MiB", "4.5 MiB", "5 GiB", "1,048,576 GiB"]
     assert [sized(one) for one in figures] == texts
-    assert [mebibytes(one) for one in (0, 13_100, 4_766_020)] == ["0.0", "0.012", "4.5"]
+    assert [mebibytes(one) for one in (0, 1, 13_100, 4_766_020)] == ["0.0", "< 0.001", "0.012", "4.5"]
+    assert [sized(one) for one in (2**20 - 1, 2**30 - 1, 1023 * 1024)] == ["1.0 MiB", "1.0 GiB", "1,023 KiB"]
 
 
 @given(st.integers(1, 2**60))

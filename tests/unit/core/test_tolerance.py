@@ -61,7 +61,8 @@ def test_nan_and_infinity_are_within_no_tolerance_of_anything_else() -> None:
         ([], [], (0, 0, 0, 0, 0, None, "")),
         ([2**53 + 1, 1], [2**53, 1], (2, 1, 1, 2**-53, 0.5, 1, "")),  # float64 does not tell them apart
         ([2**53, NAN, INF, 1], [2**53, NAN, INF, 1], (4, 0, 0, 0, 0, 1, "2 pairs with NaN or infinity")),
-        ([NAN, INF, INF, 2], [1, 1, -INF, 2], (4, 3, 0, 0, 0, 1, "3 pairs with NaN or infinity")),
+        ([NAN, INF, INF, 2], [1, 1, -INF, 2], (4, 3, None, None, None, None, "3 pairs with NaN or infinity")),
+        ([1, NAN], [1, 2], (2, 1, None, None, None, None, "1 pair with NaN or infinity")),
         ([1e308, 3], [-1e308, 3], (2, 1, None, None, None, -1, "")),  # beyond float64
         ([[1, 2]], [1, 2], (0, 0, None, None, None, None, "shape [1, 2] instead of [2]")),
         ([2, 1], [[1, 2]], (0, 0, None, None, None, None, "shape [2] instead of [1, 2]")),

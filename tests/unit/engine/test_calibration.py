@@ -68,6 +68,21 @@ def test_the_hash_sees_data_and_transform(tmp_path: Path) -> None:
     assert hash_calibration(tmp_path) != before
 
 
+def test_the_hash_sees_what_is_read_behind_links_and_nothing_in_hidden_folders(tmp_path: Path) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    for folder in (elsewhere, data / ".cache", data / "x.npy"):
+        folder.mkdir(parents=True)
+        np.save(folder / "a.npy", np.zeros((10, 2), np.float32))
+    (data / "link").symlink_to("../elsewhere")
+    (elsewhere / "back").symlink_to("../data")
+    assert calibration_files(data) == [data / "link" / "a.npy", data / "x.npy" / "a.npy"]
+    before = hash_calibration(data)
+    np.save(data / ".cache" / "a.npy", np.ones((10, 2), np.float32))
+    assert hash_calibration(data) == before
+    np.save(elsewhere / "a.npy", np.ones((10, 2), np.float32))
+    assert hash_calibration(data) != before
+
+
 def test_mistakes_are_named(tmp_path: Path) -> None:
     with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path), ["x"]))

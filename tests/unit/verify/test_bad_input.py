@@ -9,9 +9,11 @@ from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.verify.cli import show
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.reference import LiveReference
+from trt_workbench.verify.report import share_of_limit
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
@@ -187,3 +189,36 @@ def test_a_reference_that_fails_at_one_shape_leaves_the_others_verified(
         "N=16": "consistent",
     }
     held(*result.unproven)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_an_output_that_only_the_model_has_is_named(tmp_path: Path, *, quick: bool) -> None:
+    model = write_onnx(
+        tmp_path / "m.onnx", "g (float[N,4] x) => (float[N,4] y, float[N,4] z) { y = Relu(x) z = Neg(x) }"
+    )
+    target = write_onnx(tmp_path / "t.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
+    with pytest.raises(UsageProblem, match="The reference has an output z, the target does not"):
+        found(target, model=model, quick=quick)
+
+
+def test_integers_that_are_wrong_are_shown_by_how_many_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, target = (
+        write_onnx(
+            tmp_path / f"{name}.onnx",
+            f"g (int64[N,4] x) => (int64[N,4] y) {{ o = Constant<value = int64 {{{value}}}>() y = Add(x, o) }}",
+        )
+        for name, value in (("m", 1), ("t", 2))
+    )
+    done = found(target, model=model, quick=True)
+    show(done.document, tmp_path / "run")
+    said = capsys.readouterr().out
+    assert "changed" in said
+    assert "0.00e+00" not in said
+    assert all(
+        share_of_limit(row["difference"], row["limits"][done.document["precision"]]) == np.inf
+        for case in done.document["cases"]
+        for row in case["outputs"]
+        if row["verdict"] == "wrong"
+    )

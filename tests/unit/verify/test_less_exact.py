@@ -87,6 +87,7 @@ SHAPE = np.array([[0.0055], [0.0065], [0.0058], [0.0064]], np.float32)
             "rows 1, 3 of 4 are wrong, the others right",
         ),
         (RIGHT[[0, 2, 1, 3]], None, "row 1 holds that of row 2"),
+        (RIGHT + np.float32([[1], [1], [1], [2]]) * NOISE, None, ""),  # none is right
         (OTHER, OTHER, "stale"),
         (OTHER + 1e-3 * NOISE, OTHER, "stale"),
         (RIGHT * np.float32(1.008), None, "it is scaled by 1.008"),

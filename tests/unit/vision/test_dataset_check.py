@@ -298,3 +298,9 @@ def test_faults_have_an_example_and_their_boxes(dataset: Make) -> None:
         OUTSIDE: (2, 1, [boxes[0].tolist()]),
     }
     assert find_faults(dataset(document(objects(0))), sizes) == []
+    for crowd in (
+        dict(content["annotations"][3], id=10_000, iscrowd=1),
+        dict(content["annotations"][3], id=10_001, iscrowd=1),
+    ):
+        content["annotations"].append(crowd)  # which need not be found
+    assert [one["count"] for one in find_faults(dataset(content), sizes) if one["fault"] == DUPLICATE] == [1]

@@ -35,11 +35,17 @@ def file_name(tensor: str) -> str:
     return quote(tensor, safe=" ()[],;:+=@$#!~^") if tensor not in (".", "..") else quote(tensor).replace(".", "%2E")
 
 
-def source_path(source: str) -> Path:
-    """Return the path of `PATH` or `NAME=PATH`, whatever the names of the inputs are."""
+def split_source(source: str) -> tuple[str, Path]:
+    """Return `NAME=` and the path of `PATH` or `NAME=PATH`, whatever the names of the inputs are."""
     parts = source.split("=")
     places = [Path("=".join(parts[first:])) for first in range(len(parts))]
-    return next((place for place in places if place.exists()), places[len(parts) > 1])
+    named = next((first for first, place in enumerate(places) if place.exists()), int(len(parts) > 1))
+    return "".join(f"{part}=" for part in parts[:named]), places[named]
+
+
+def source_path(source: str) -> Path:
+    """Return the path of `PATH` or `NAME=PATH`."""
+    return split_source(source)[1]
 
 
 def require_sources(sources: Sequence[str]) -> None:
@@ -94,9 +100,9 @@ def _samples(parts: Sequence[tuple[str | None, Path]], specs: Sequence[TensorSpe
 
 def _matched(parts: Sequence[tuple[str | None, Path]], specs: Sequence[TensorSpec]) -> Iterator[Sample]:
     """One folder an input: files of one name belong together."""
-    names = sorted(path.name for path in parts[0][1].iterdir() if path.suffix in ARRAY_SUFFIXES)
+    names = sorted(path.name for path in _arrays(parts[0][1]))
     for _, folder in parts[1:]:
-        others = {path.name for path in folder.iterdir() if path.suffix in ARRAY_SUFFIXES}
+        others = {path.name for path in _arrays(folder)}
         if alone := sorted(others ^ set(names)):
             raise UsageProblem(f"The input folders do not have the same files; {alone[0]} has no counterpart: {folder}")
     if not names:
@@ -118,9 +124,14 @@ def _folder(folder: Path, specs: Sequence[TensorSpec]) -> Iterator[Sample]:
     else:
         raise UsageProblem(f"The folder has no .npy or .npz file: {folder}")
     for path in sorted((*arrays, *found)):
-        inside = sorted(path.glob("*.np[yz]")) if path.is_dir() else []
+        inside = _arrays(path) if path.is_dir() else []
         named = [(_named(file, specs), file) for file in inside] if path.is_dir() else [(None, path)]
         yield _one(path.name if path.is_dir() else path.stem, named, specs)
+
+
+def _arrays(folder: Path) -> list[Path]:
+    """Return the array files in a folder, in alphabetical order, without hidden ones."""
+    return sorted(path for path in folder.iterdir() if path.suffix in ARRAY_SUFFIXES and not path.name.startswith("."))
 
 
 def _named(path: Path, specs: Sequence[TensorSpec]) -> str | None:

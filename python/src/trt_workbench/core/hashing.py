@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trt_workbench.core.input_files import MOST_BYTES, open_regular, read_all
+from trt_workbench.core.input_files import MOST_BYTES, files_below, open_regular, read_all
 
 # File systems date a change by a clock that ticks this seldom at most: a second change within a tick is not seen.
 _TICK_NS = 20_000_000
@@ -118,13 +118,15 @@ def _keep(stamp: Stamp | None, digest: str, file: io.BufferedReader) -> None:
                 _known.pop(next(iter(_known)))
 
 
-def hash_folder(folder: Path, pattern: str = "*") -> str:
-    """Return a hash over the names and contents of the files in `folder` that match `pattern`, in alphabetical order.
+def hash_folder(folder: Path) -> str:
+    """Return a hash over the names and contents of all files in `folder` and below, in alphabetical order.
+
+    They are those of `files_below`, by which data are read.
 
     Raises:
         OSError: a file cannot be read.
     """
-    files = sorted(path for path in folder.rglob(pattern) if path.is_file())
+    files = sorted(files_below(folder))
     return hash_parts((path.relative_to(folder).as_posix(), hash_file(path)) for path in files)
 
 

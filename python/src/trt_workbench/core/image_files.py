@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from trt_workbench.core.input_files import files_below
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 """Of images, in upper or lower case."""
@@ -16,11 +17,5 @@ def is_image(name: str, others: frozenset[str] = frozenset()) -> bool:
 
 
 def images_below(folder: Path) -> Iterator[Path]:
-    """Yield the images in a folder and below. Links are followed, each folder once."""
-    seen = set()
-    for here, below, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(here)
-        below[:] = [name for name in below if not name.startswith(".")] if real not in seen else []
-        if real not in seen:
-            yield from (Path(here, name) for name in files if is_image(name))
-        seen.add(real)
+    """Yield the images in a folder and below, as `files_below` finds them."""
+    return (path for path in files_below(folder) if is_image(path.name))

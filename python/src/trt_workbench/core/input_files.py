@@ -9,7 +9,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,17 @@ def read_json(path: Path, limit: int = MOST_TEXT, *, finite: bool = True) -> Any
         ValueError: as `parse_json`, or it is not UTF-8.
     """
     return parse_json(read_text(path, limit), finite=finite)
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and below, without hidden folders. Links are followed, each folder once."""
+    seen = set()
+    for here, below, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        below[:] = [name for name in below if not name.startswith(".")] if real not in seen else []
+        if real not in seen:
+            yield from (path for name in files if (path := Path(here, name)).is_file())
+        seen.add(real)
 
 
 def refuse_special(path: Path) -> None:

@@ -83,13 +83,14 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the values by name of a repeated option that takes NAME=VALUE; a name may hold an equals sign.
 
     Raises:
-        UsageProblem: a text has another form.
+        UsageProblem: a text has another form, or a name comes twice.
     """
     found: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.rpartition("=")
         if not (name and separator and value):
             raise UsageProblem(f"Option {option} takes NAME=VALUE, not {text!r}.")
+        _refuse_again(option, name, found)
         found[name] = value
     return found
 
@@ -98,12 +99,15 @@ def signed(option: str, texts: Sequence[str]) -> dict[str, bool]:
     """Return what `+NAME` switches on and `-NAME` off.
 
     Raises:
-        UsageProblem: a text has another form.
+        UsageProblem: a text has another form, or a name comes twice.
     """
+    found: dict[str, bool] = {}
     for text in texts:
         if len(text) < 2 or text[0] not in "+-":
             raise UsageProblem(f"Option {option} takes +NAME or -NAME, not {text!r}.")
-    return {text[1:]: text[0] == "+" for text in texts}
+        _refuse_again(option, text[1:], found)
+        found[text[1:]] = text[0] == "+"
+    return found
 
 
 def values(option: str, texts: Sequence[str]) -> dict[str, Any]:
@@ -119,8 +123,7 @@ def values(option: str, texts: Sequence[str]) -> dict[str, Any]:
         key, separator, value = text.partition("=")
         if not separator or not key:
             raise UsageProblem(f"{option} takes KEY=VALUE, such as {option} device=1, not {text!r}.")
-        if key in found:
-            raise UsageProblem(f"{option} {key} was given twice; pass it once.")
+        _refuse_again(option, key, found)
         try:
             found[key] = parse_json(value)
         except ValueError:
@@ -158,7 +161,7 @@ def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return shapes by input name from texts such as `images:1x3x640x640`.
 
     Raises:
-        UsageProblem: a text has another form.
+        UsageProblem: a text has another form, or an input comes twice.
     """
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
@@ -166,8 +169,14 @@ def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         sizes = [whole_number(part) for part in dims.split("x")]
         if not name or None in sizes:
             raise UsageProblem(f"Option {option} takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}.")
+        _refuse_again(option, name, found)
         found[name] = tuple(size for size in sizes if size is not None)
     return found
+
+
+def _refuse_again(option: str, name: str, found: Mapping[str, Any]) -> None:
+    if name in found:
+        raise UsageProblem(f"{option} {name} was given twice; pass it once.")
 
 
 # Settings of more than one command.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.core.compare import compare_rows
+from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import Array, Kind, errors, is_finite, kind
 
 
@@ -15,14 +16,16 @@ from trt_workbench.core.elements import Array, Kind, errors, is_finite, kind
 class Deviation:
     """One output compared with its reference. A figure that is not finite, or not known, is None.
 
+    Where only one side has NaN or infinity, errors are infinite.
+
     Attributes:
         passed: shapes are equal and every element is within the tolerance.
         elements: how many were compared; 0 where the shapes differ.
         mismatches: how many are outside the tolerance.
-        max_abs_error: largest |a - b| of finite pairs.
+        max_abs_error: largest |a - b|.
         max_rel_error: largest |a - b| / |b| where b is not 0.
-        mean_abs_error: mean |a - b| of finite pairs.
-        cosine: cosine similarity of finite pairs; None where one side is all zeros.
+        mean_abs_error: mean |a - b|.
+        cosine: cosine similarity; None where one side is all zeros, or has NaN or infinity alone.
         note: why it failed, where figures do not say it.
     """
 
@@ -66,6 +69,9 @@ def deviation(found: Array, expected: Array, rtol: float, atol: float) -> Deviat
     beyond = (own > 0) & np.isfinite(own) & ~(own <= allowed)
     # what is infinite in `error` is a mismatch by any tolerance
     mismatches = int(np.count_nonzero(np.isinf(error)) + np.count_nonzero(beyond))
+    note = f"{counted(error.size - own.size, 'pair')} with NaN or infinity" if own.size < error.size else ""
+    if np.isinf(error[~known]).any():
+        return Deviation(passed=False, elements=error.size, mismatches=mismatches, note=note)
     return Deviation(
         passed=mismatches == 0,
         elements=error.size,
@@ -74,7 +80,7 @@ def deviation(found: Array, expected: Array, rtol: float, atol: float) -> Deviat
         max_rel_error=_figure(relative.max(initial=0)),
         mean_abs_error=_figure(mean),
         cosine=_cosine(found, expected),
-        note=f"{error.size - own.size} pairs with NaN or infinity" if own.size < error.size else "",
+        note=note,
     )
 
 

@@ -138,7 +138,7 @@ def _other(one: DraftRow, baseline: DraftRow | None) -> ResampledScore | None:
 
 def _unmeasured(one: DraftRow, failure: str | None, settings: DecideSettings) -> str:
     if one.simulated:
-        return f"{one.backend} only simulates {one.precision}; its latency is meaningless"
+        return f"{one.backend} simulates {one.precision}, at least in part; its latency is meaningless"
     return failure or ("its latency was not measured" if settings.repetitions else "--repetitions is 0")
 
 

@@ -15,7 +15,8 @@ from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, load_arra
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
-from trt_workbench.core.image_files import IMAGE_SUFFIXES, images_below
+from trt_workbench.core.image_files import IMAGE_SUFFIXES, is_image
+from trt_workbench.core.input_files import files_below
 from trt_workbench.engine.options import Calibration
 from trt_workbench.model.facts import ModelTensor
 
@@ -54,9 +55,9 @@ def calibration_files(data: Path) -> list[Path]:
         raise UsageProblem(f"The calibration data does not exist: {data}")
     if data.is_file():
         return [data]
-    found = sorted(data.rglob("*")) if data.is_dir() else []
+    found = sorted(files_below(data))
     arrays = [path for path in found if path.suffix in ARRAY_SUFFIXES and not path.name.startswith(".")]
-    images = sorted(images_below(data))
+    images = [path for path in found if is_image(path.name)]
     if bool(arrays) == bool(images):
         problem = "holds both arrays and images" if arrays else "holds no .npy, .npz or image file"
         raise UsageProblem(f"The calibration data {problem}: {data}")

@@ -185,9 +185,12 @@ class SampleRun:
 def _worst(total: dict[str, Any], result: Deviation) -> None:
     """Fold one sample's comparison into the worst over all samples."""
     for key in ("max_abs_error", "max_rel_error"):
-        total[key] = max(total.get(key, 0.0), getattr(result, key) or 0.0)
-    if result.cosine is not None:
-        total["min_cosine"] = min(total.get("min_cosine", 1.0), result.cosine)
+        so_far, own = total.get(key, 0.0), getattr(result, key)
+        total[key] = None if so_far is None or own is None else max(so_far, own)
+    if not result.passed and result.cosine is None:
+        total["min_cosine"] = None  # for good: it is as far as can be
+    elif result.cosine is not None and (so_far := total.get("min_cosine", 1.0)) is not None:
+        total["min_cosine"] = min(so_far, result.cosine)
     for key in ("elements", "mismatches"):
         total[key] = total.get(key, 0) + getattr(result, key)
     total["passed"] = total.get("passed", True) and result.passed

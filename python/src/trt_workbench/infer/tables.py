@@ -81,7 +81,8 @@ def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
     for name, found in metrics["outputs"].items():
         row = [escape(name), found["dtype"], str(found["nonfinite"])]
         if compared:
-            row += [f"{found['max_abs_error']:.3g}", f"{found['max_rel_error']:.3g}"]
+            errors = (found["max_abs_error"], found["max_rel_error"])
+            row += ["-" if one is None else f"{one:.3g}" for one in errors]
             row += [f"{found['mismatches']} of {found['elements']}", "yes" if found["passed"] else "NO"]
         table.add_row(*row)
     console.print(table)

@@ -39,6 +39,8 @@ _TOKENIZERS = (
 _NOT_CAUSAL = ("ForMaskedLM", "ForPreTraining", "Classification", "ForQuestionAnswering", "ForMultipleChoice")
 _MOST_LAYERS = 10_000  # far beyond any model's: a number that is damaged would be built layer by layer
 _TOKENIZER_SETTINGS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES = (*_TOKENIZERS, *_TOKENIZER_SETTINGS)
+"""What a tokenizer is read from, as far as a folder has it."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class LlmDirectory:
     @cached_property
     def tokenizer_sha256(self) -> str:
         """Hash over the files of the tokenizer: what decides the tokens."""
-        paths = (self.path / name for name in (*_TOKENIZERS, *_TOKENIZER_SETTINGS))
+        paths = (self.path / name for name in TOKENIZER_FILES)
         return _with_files(hashlib.sha256(), filter(Path.is_file, paths))
 
     @property

@@ -158,7 +158,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
         return _chunks(model, spoken, settings, half)
     require_batch_first(model)
     path = Path(settings.calibration)
-    if path.suffix in _TEXT and path.exists():
+    if path.suffix in _TEXT and path.is_file():
         return _text(model, path, inputs, settings, half)
     images = calibration_images(model, path, settings)
     if images is None:

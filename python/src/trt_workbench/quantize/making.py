@@ -13,6 +13,7 @@ from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.kept import Note, seal, sealed
 from trt_workbench.core.precision import MIXED, read
 from trt_workbench.core.workspace import cache_root
+from trt_workbench.model.llm_directory import TOKENIZER_FILES
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, calibrate
@@ -105,10 +106,12 @@ class Candidates:
 
     def _tokenizer(self) -> str:
         """Return what identifies the tokenizer that cuts a text; empty of other data."""
-        if not (self._settings.calibration or "").endswith(".txt"):
+        given = self._settings.calibration or ""
+        if not (given.endswith(".txt") and Path(given).is_file()):
             return ""
         folder = self._settings.tokenizer or self.model.path.parent
-        return hash_document({file.name: hash_file(file) for file in folder.glob("tokenizer*") if file.is_file()})
+        files = (folder / name for name in TOKENIZER_FILES)
+        return hash_document({file.name: hash_file(file) for file in files if file.is_file()})
 
 
 def language_candidates(

@@ -89,5 +89,6 @@ class UpgradeSettings:
 
     @property
     def _named_inputs(self) -> list[tuple[str, Path]]:
-        parts = (("", "", one) if Path(one).exists() else one.rpartition("=") for one in self.inputs)
-        return [(f"{name}{sign}", Path(path).absolute()) for name, sign, path in parts]
+        from trt_workbench.backends.samples import split_source
+
+        return [(name, path.absolute()) for name, path in map(split_source, self.inputs)]

@@ -166,6 +166,7 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
     """Print what a run found."""
     from rich.table import Table
 
+    from trt_workbench.core.percent import share
     from trt_workbench.verify.report import headline, sentence
     from trt_workbench.verify.verdict import spans
 
@@ -176,15 +177,18 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
     rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
     shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)
     for case, row in shown[:_SHOWN]:
-        apart = (row.get("difference") or {}).get("rel_l2")
-        limit = (row.get("limits") or {}).get(document["precision"], {}).get("rel_l2")
+        found, most = row.get("difference") or {}, (row.get("limits") or {}).get(document["precision"], {})
+        apart, limit = found.get("rel_l2"), most.get("rel_l2")
+        if found.get("changed") and not apart:  # integers and booleans have no relative L2
+            distances = (f"{share(found['changed'])} changed", f"{share(most['changed'])} changed" if most else "-")
+        else:
+            distances = ("-" if apart is None else f"{apart:.2e}", "-" if limit is None else f"{limit:.2e}")
         table.add_row(
             case["label"],
             row.get("output", "-"),
             row.get("inputs", "-"),
             row.get("verdict", case["verdict"]),
-            "-" if apart is None else f"{apart:.2e}",
-            "-" if limit is None else f"{limit:.2e}",
+            *distances,
             _short(row["reason"]) if row.get("verdict") == "wrong" else row.get("reason") or case["reason"],
         )
     console.print(table)

@@ -139,7 +139,9 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
     if all(j is not None for j in source.values()):
         pairs = ", ".join(f"row {i} holds that of row {j}" for i, j in itertools.islice(source.items(), 4))
         return f"rows are mixed up: {pairs}"
-    others = max((_share(apart[row], limit) for row in kept if row not in wrong), default=np.inf)
+    if len(wrong) == len(kept):
+        return ""
+    others = max(_share(apart[row], limit) for row in kept if row not in wrong)
     if min(_share(apart[row], limit) for row in wrong) < _FAR * others:
         return ""
     several = f"rows {_listed(wrong)} of {count} are" if len(wrong) > 1 else f"row {wrong[0]} of {count} is"

@@ -196,14 +196,18 @@ class Opened:
         return record
 
     def _require_outputs(self) -> None:
-        """Raise UsageProblem if the target has an output that the reference does not have."""
+        """Raise UsageProblem if either the target or the reference has an output that the other does not have."""
         known = self.record or self.reference
-        lacking = [spec.name for spec in self.session.outputs if known and spec.name not in known.outputs]
-        if known and lacking:
+        if known is None:
+            return
+        own, theirs = [spec.name for spec in self.session.outputs], f"the reference ({known.name})"
+        more, fewer = [name for name in own if name not in known.outputs], [n for n in known.outputs if n not in own]
+        if more or fewer:
+            has, lacks, name = ("The target", theirs, more[0]) if more else ("The reference", "the target", fewer[0])
             of = self.graph.path if self.graph else self._request.reference
             raise UsageProblem(
-                f"The target has an output {lacking[0]}, the reference ({known.name}) does not; pass the model that "
-                f"the target was made from with --model, or record that one: {of}"
+                f"{has} has an output {name}, {lacks} does not; pass the model that the target was made from with "
+                f"--model, or record that one: {of}"
             )
 
     def _open_reference(self) -> LiveReference | None:

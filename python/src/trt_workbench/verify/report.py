@@ -145,9 +145,12 @@ def worst_differences(document: VerifyFindings) -> list[dict[str, Any]]:
 
 
 def share_of_limit(difference: Mapping[str, Any], limit: dict[str, Any]) -> float:
-    """Return the largest share of a limit that a difference takes; infinite for what is not finite."""
+    """Return the largest share of a limit that a difference takes; infinite for what is not finite, or may not be."""
     pairs = [(difference[key], limit[key]) for key in ("rel_l2", "max_rel", "changed")]
-    return max(float("inf") if apart is None else apart / most if most else 0.0 for apart, most in pairs)
+    return max(
+        float("inf") if apart is None or (apart and most == 0) else apart / most if most else 0.0
+        for apart, most in pairs
+    )
 
 
 def _rows(cases: list[CaseFindings]) -> Iterator[tuple[CaseFindings, OutputFindings]]:

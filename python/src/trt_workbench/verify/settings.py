@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, ServerUrl, Setting, Trust, pairs
 
 MODEL_SUFFIX = ".onnx"
@@ -30,9 +30,10 @@ def read_ranges(option: str, texts: Sequence[str]) -> dict[str, Range]:
 
 def _range(option: str, name: str, text: str) -> Range:
     parts = text.split(":")
-    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts) or len(parts) not in (1, 3):
+    found = [number for part in parts if (number := whole_number(part)) is not None]
+    if len(found) < len(parts) or len(parts) not in (1, 3):
         raise UsageProblem(f"{option} takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}.")
-    low, best, high = [int(part) for part in parts] * (3 // len(parts))
+    low, best, high = found * (3 // len(parts))
     if not 1 <= low <= best <= high:
         raise UsageProblem(f"{option} {name}: 1 <= low <= best <= high must hold, not {text}.")
     return Range(low, best, high)

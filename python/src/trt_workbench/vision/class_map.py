@@ -94,6 +94,13 @@ def map_classes(
             (*found.notes, "The model's class names are numbers: its classes are mapped by order."),
         )
     own, known = {_plain(name) for name in names}, {_plain(one.name) for one in categories}
+    if len(known) < len(categories):
+        plain = [_plain(one.name) for one in categories]
+        twice = _some(sorted({name for name in plain if plain.count(name) > 1}))
+        raise UsageProblem(
+            f"The annotations have several categories with one name ({twice}); rename them, or list the category of "
+            "each class by its id, one per line, with --classes FILE."
+        )
     raise UsageProblem(
         f"The model's {counted(len(names), 'class', 'classes')} and the annotations' "
         f"{counted(len(categories), 'category', 'categories')} differ: only the model has "

@@ -30,7 +30,9 @@ def odd_boxes(truth: GroundTruth) -> dict[str, NDArray[np.bool_]]:
     """Return by fault which annotations have it, bool [N], of what needs no image."""
     extent = truth.boxes[:, 2] * truth.boxes[:, 3]
     which = np.unique(np.stack([truth.image_ids, truth.category_ids], axis=1), axis=0, return_inverse=True)[1]
-    first = np.unique(np.column_stack([which.ravel(), truth.boxes]), axis=0, return_index=True)[1]
+    # crowds need not be found; each has a value of its own here
+    crowds = np.where(truth.crowd, np.arange(len(truth)), -1)
+    first = np.unique(np.column_stack([which.ravel(), truth.boxes, crowds]), axis=0, return_index=True)[1]
     return {
         EMPTY: np.asarray((truth.boxes[:, 2:] <= 0).any(axis=1)),
         AREA: (truth.areas > _LARGER * extent + 1) | (truth.areas < _SMALLER * extent),

@@ -201,7 +201,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.overflow = overflow
             found.notes.append(INFINITE_INSIDE + overflow)
         if len(images) and not len(found.detections):
-            found.notes.append(f"{NOTHING}, so {self.task.decided_by} is 0; {self._why_nothing()}.")
+            found.notes.append(f"{NOTHING}; {self._why_nothing()}.")
         if left := [self.dataset.images[block.start + place].file_name for place in sorted(skipped)]:
             found.notes.append(f"{LEFT_OUT} {counted(len(left), 'image')}: {', '.join(left)}.")
         return found
@@ -318,8 +318,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             by_score = self.task.measures[0].by_score
             return f"check the preprocessing{', the family and --conf' if by_score else ' and the family'}"
         range_, own = ("0 to 255", "divides by 255") if scale == 1 else ("0 to 1", "does not divide by 255")
-        found = counted(count, "object")
-        return f"with pixels from {range_} it finds {found} on some images: it {own} itself; change the export"
+        found = f"{counted(count, 'object')} on some images, right or not"
+        return f"with pixels from {range_} it finds {found}: if it {own} itself, the export has to say so"
 
     def _prepared(self, count: int, scale: float | None = None) -> Iterator[NDArray[Any]]:
         """Yield images as the model takes them, evenly chosen; `scale` replaces that of its pixels."""

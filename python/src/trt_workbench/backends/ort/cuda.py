@@ -14,6 +14,7 @@ from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER
 from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort.libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
+from trt_workbench.core.settings import parts
 
 # The names are ONNX Runtime's; None means its own default. `use_tf32` and `enable_cuda_graph` follow from
 # the session's options.
@@ -68,7 +69,7 @@ class OrtCudaBackend(OrtBackend):
         extra = checked_options(self.name, CUDA_OPTIONS, options)
         if options.tf32:
             check_tf32_allowed()
-        keep = tuple(filter(None, extra["keep_fp32"].split(",")))
+        keep = parts(extra["keep_fp32"])
         opened = Model.open(model)
         refuse_formats(self.name, opened, ("bf16",))
         loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)

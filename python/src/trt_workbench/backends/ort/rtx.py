@@ -22,6 +22,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import task
+from trt_workbench.core.settings import parts
 from trt_workbench.core.workers import WorkerFailure, ask_python
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class OrtRtxBackend(Backend):
         extra = self._checked(options)
         if options.tf32:
             check_tf32_allowed()
-        keep = tuple(filter(None, extra["keep_fp32"].split(",")))
+        keep = parts(extra["keep_fp32"])
         opened = Model.open(model)
         loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in PROVIDER_OPTIONS if extra[name] is not None}

@@ -19,6 +19,7 @@ from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.precision import get, names
+from trt_workbench.core.settings import parts
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.tensorrt import decode_version
 
@@ -197,9 +198,7 @@ class OrtTrtBackend(OrtBackend):
             )
         # of quantised files TensorRT takes the types from the graph
         if asked == "fp32" or get(asked).is_quantised or tensorrt >= _TYPED_FROM:
-            loaded, record = model_in_precision(
-                self.name, model, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
-            )
+            loaded, record = model_in_precision(self.name, model, asked, keep_fp32=parts(extra["keep_fp32"]))
         else:
             loaded, record = model, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
         if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
@@ -219,10 +218,10 @@ def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:
     for option in given:
         if not _PROFILE.match(extra[option]):
             raise UsageProblem(f"{option} must have the form input:1x3x640x640,other:1x77, not {extra[option]!r}.")
-        parts = dict(part.rsplit(":", 1) for part in extra[option].split(","))
-        if unknown := sorted(parts.keys() - names):
+        found = dict(part.rsplit(":", 1) for part in extra[option].split(","))
+        if unknown := sorted(found.keys() - names):
             raise UsageProblem(f"{option} names {unknown}, but the model's inputs are {sorted(names)}: {model.path}")
-        shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in parts.items()})
+        shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in found.items()})
     for name in shapes[0] if shapes else ():
         lowest, best, highest = (part.get(name, []) for part in shapes)
         ordered = len(lowest) == len(best) == len(highest) and all(

@@ -46,13 +46,32 @@ class LlmTokenizer:
         ids = np.array(encoded["input_ids"], np.int64)
         if not fast:
             return EncodedText(ids, None)
-        counts = [len(text[start:end].encode()) for start, end in encoded["offset_mapping"]]
-        return EncodedText(ids, np.array(counts, np.int64))
+        return EncodedText(ids, byte_counts(text, [end for _, end in encoded["offset_mapping"]]))
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """Return the text of the tokens."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special)
         return text
+
+
+def byte_counts(text: str, ends: Sequence[int]) -> NDArray[np.int64]:
+    """Return how many UTF-8 bytes of a text each token stands for, int64 [N]; together all up to the last one's end.
+
+    What lies between two tokens, such as a blank that a tokenizer leaves out, belongs to the second one. Tokens that
+    end at one character, as where its bytes are tokens, share its bytes evenly.
+
+    Args:
+        text: that was cut.
+        ends: of the tokens, in characters.
+    """
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    sizes = 1 + (codes > 0x7F).astype(np.int64) + (codes > 0x7FF) + (codes > 0xFFFF)
+    at = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])[np.maximum.accumulate(np.array(ends, np.int64))]
+    places, first, group, count = np.unique(at, return_index=True, return_inverse=True, return_counts=True)
+    before = np.concatenate([np.zeros(1, np.int64), places[:-1]])[group]
+    rank = np.arange(len(at)) - first[group] + 1
+    counts: NDArray[np.int64] = np.diff(before + (at - before) * rank // count[group], prepend=0)
+    return counts
 
 
 def other_tokens(directory: LlmDirectory, tokenizer: LlmTokenizer, text: str, encoded: EncodedText) -> str | None:
