@@ -9,14 +9,13 @@ from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloa
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
+from trt_workbench.model.precision import LEAST_SHARE
 from trt_workbench.quantize import RowScore, SearchDocument
 
 State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
 """Whether a row has a score and a latency; only a score; or why it has neither."""
 
 BASELINE = "fp32"
-# Least share of the arithmetic in a precision for its score and speed to be meaningful.
-_LEAST_SHARE = 0.01
 
 
 class RowSpeed(Strict):
@@ -118,7 +117,7 @@ class DecisionRow(Strict):
     @property
     def tells(self) -> bool:
         """Whether its score is meaningful for its precision: with hardly anything in it, every score is kept."""
-        return all(part is None or part >= _LEAST_SHARE for part in (self.low_macs, self.low_weights))
+        return all(part is None or part >= LEAST_SHARE for part in (self.low_macs, self.low_weights))
 
     @property
     def counts(self) -> bool:

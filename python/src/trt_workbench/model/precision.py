@@ -12,8 +12,8 @@ from trt_workbench.core.percent import share
 from trt_workbench.core.precision import FORMATS, Format, find, known, names, ordered
 
 Source = Literal["graph", "optimised graph", "engine layers", "build options", "program"]
-# Below this share a type is a detail, not a part of the label.
-_LEAST_SHARE = 0.01
+LEAST_SHARE = 0.01
+"""Below this share a type is a detail: no part of the label, and no reason for a score or a speed."""
 # From this share on, weights that are narrower than what is computed in are.
 _MOST = 0.5
 
@@ -101,7 +101,7 @@ class Precision:
         }
 
     def _counts(self, name: str) -> bool:
-        return self.shares[name] >= min(_LEAST_SHARE, max(self.shares.values()))
+        return self.shares[name] >= min(LEAST_SHARE, max(self.shares.values()))
 
 
 def precision_label(record: Mapping[str, Any], form: Literal["label", "text"] = "label") -> str | None:

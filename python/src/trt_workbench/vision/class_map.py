@@ -75,9 +75,9 @@ def map_classes(
     if how == BY_ORDER:
         return _by_order(count, categories)
     if how == BY_ID:
-        return _by_id(count, categories)
+        return _by_id(count, names, categories)
     if how is not None:
-        return _by_file(count, class_lines(how, categories), categories, Path(how))
+        return _by_file(count, names, class_lines(how, categories), categories, Path(how))
     if not names and count == COCO_SLOTS and _are_cocos(categories):
         by_slot = dict(zip(COCO_IDS, (one.id for one in categories), strict=True))
         slots = _made([by_slot.get(place) for place in range(count)], [*map(str, range(count))], categories)
@@ -154,12 +154,12 @@ def _by_order(count: int | None, categories: Sequence[Category]) -> ClassMap:
     )
 
 
-def _by_id(count: int | None, categories: Sequence[Category]) -> ClassMap:
+def _by_id(count: int | None, names: Sequence[str] | None, categories: Sequence[Category]) -> ClassMap:
     known = {one.id for one in categories}
     if count is None or not known.intersection(range(count)):
         what = "does not say how many classes it has" if count is None else f"has {counted(count, 'class', 'classes')}"
         raise UsageProblem(f"--classes {BY_ID}: the model {what}, and no category id is the index of a class.")
-    return _made([place if place in known else None for place in range(count)], [*map(str, range(count))], categories)
+    return _made([place if place in known else None for place in range(count)], _labels(count, names), categories)
 
 
 def class_lines(how: str | None, categories: Sequence[Category]) -> list[str]:
@@ -194,7 +194,9 @@ def _known(categories: Sequence[Category]) -> dict[str, int | None]:
     return known | {_plain(one.name): one.id for one in categories} | {LEFT_OUT: None}
 
 
-def _by_file(count: int | None, lines: Sequence[str], categories: Sequence[Category], path: Path) -> ClassMap:
+def _by_file(
+    count: int | None, names: Sequence[str] | None, lines: Sequence[str], categories: Sequence[Category], path: Path
+) -> ClassMap:
     if count not in (None, len(lines)) or not lines:
         raise UsageProblem(
             f"The class file has {counted(len(lines), 'line')}, but the model has "
@@ -202,7 +204,12 @@ def _by_file(count: int | None, lines: Sequence[str], categories: Sequence[Categ
             f"line, {LEFT_OUT} for none: {path}"
         )
     known = _known(categories)
-    return _made([known[_plain(line)] for line in lines], [f"{place}" for place in range(len(lines))], categories)
+    return _made([known[_plain(line)] for line in lines], _labels(len(lines), names), categories)
+
+
+def _labels(count: int, names: Sequence[str] | None) -> list[str]:
+    """Return what classes are called in notes: by their names, else by their numbers."""
+    return [*names] if names and len(names) == count else [*map(str, range(count))]
 
 
 def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[Category]) -> ClassMap:

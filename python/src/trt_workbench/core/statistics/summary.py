@@ -132,7 +132,8 @@ def too_few(summary: Mapping[str, Any], names: Iterable[str], unit: str) -> str:
     if not weak:
         return ""
     least = ", ".join(map(str, weak.values()))
-    return f"{summary['count']:g} {unit} are too few to claim {', '.join(weak)} (needed: {least})"
+    counted = f"1 {unit.removesuffix('s')} is" if summary["count"] == 1 else f"{summary['count']:g} {unit} are"
+    return f"{counted} too few to claim {', '.join(weak)} (needed: {least})"
 
 
 def interval(
