@@ -63,7 +63,7 @@ RUN_BY = {
     ],
     "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
         "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
-        "--max-loss 0.01 --repetitions 0"
+        "--max-loss 0.01 --repetitions 0 --accept-simulated"
     ],
     "cli/test_eval_coco.py::test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form": [
         "eval-coco m.onnx --data data.yaml --split test"
