@@ -15,9 +15,8 @@ from trt_workbench.vision.scenes.scenes import write_dataset
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "one_output")]
 LARGEST = 4
-# Of an object that a head without NMS sees twice, rounding moves score from one box to the other: in fp16 0.57 and 0.42
-# instead of 0.53 and 0.47. Only what has more than any second box could have must be found by both.
-SHOWN, SURE = 0.25, 0.6
+# A score of fp16 may lie on the other side of a threshold: only what is well above it has to be found by both.
+SHOWN, SURE = 0.25, 0.35
 ROWS = "rows (float[batch, 16] x) => (float[batch, 16] y) { a = MatMul(x, w) y = Relu(a) }"
 
 
@@ -63,14 +62,19 @@ def overlap(one: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
 
 
 def lacking(found: tw.FoundObjects, other: tw.FoundObjects) -> list[tuple[str, float]]:
-    """Return the sure objects that the other one lacks: same class, nearly the same box and score."""
+    """Return the sure objects that the other one lacks: same class, nearly the same box and score.
+
+    Of an object that a head without NMS sees twice, rounding moves score from one box to the other: in fp16 0.57 and
+    0.42 instead of 0.53 and 0.47. Those are compared by their sum.
+    """
+
+    def score_at(one: tw.FoundObjects, box: NDArray[Any], label: int) -> float:
+        return float(one.scores[(overlap(box, one.boxes) > 0.9) & (one.labels == label)].sum())
+
     return [
         (name, float(score))
         for box, score, label, name in zip(found.boxes, found.scores, found.labels, found.names, strict=True)
-        if score >= SURE
-        and not np.any(
-            (overlap(box, other.boxes) > 0.9) & (other.labels == label) & (np.abs(other.scores - score) < 0.05)
-        )
+        if score >= SURE and abs(score_at(other, box, label) - score_at(found, box, label)) >= 0.05
     ]
 
 

@@ -17,7 +17,15 @@ pytest.importorskip("transformers")
 from tests.texts import held, refused
 
 from trt_workbench.llm import export
-from trt_workbench.llm.export import ExportSettings, export_llm, exported_graph, graph_from_export, parse_graphs
+from trt_workbench.llm.export import (
+    MANIFEST,
+    ExportSettings,
+    check_folder,
+    export_llm,
+    exported_graph,
+    graph_from_export,
+    parse_graphs,
+)
 from trt_workbench.llm.graph import GRAPHS
 
 Folders = Callable[[str], Path]
@@ -157,3 +165,19 @@ def test_a_model_whose_logits_are_not_finite(llm_folder: Folders, tmp_path: Path
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with refused(UsageProblem):
         export_llm(examine_llm_directory(folder), tmp_path / "out", ExportSettings())
+
+
+def test_all_of_a_tokenizer_is_copied(llm_folder: Folders, tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    shutil.copytree(llm_folder("llama"), source)
+    for name in ("vocab.json", "merges.txt"):
+        (source / name).write_text(name)
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "vocab.txt").write_text("of somebody, and of no name that is written")
+    export_llm(examine_llm_directory(source), output, ExportSettings(prove=False))
+    assert [(output / name).read_text() for name in ("vocab.json", "merges.txt")] == ["vocab.json", "merges.txt"]
+    (output / MANIFEST).unlink()
+    (output / "merges.txt").write_text("another")
+    with pytest.raises(UsageProblem, match=r"merges\.txt"):
+        check_folder(examine_llm_directory(source), output, ExportSettings())

@@ -138,6 +138,25 @@ def test_a_name_that_is_spelled_differently() -> None:
     assert "Annotations of 1 category without a model class count as missed: stop sign." in shared.notes
 
 
+def test_categories_of_one_name_are_named_where_they_are_the_cause() -> None:
+    names = tuple(one.name for one in CATEGORIES)
+    twice = (*CATEGORIES, Category(99, "Person "))
+    with pytest.raises(UsageProblem, match=r"several categories with one name \(person\)"):
+        map_classes(4, names, twice)
+    for others in ([Category(98, "x", annotated=False), Category(99, "x", annotated=False)], []):
+        with pytest.raises(UsageProblem, match="only the model has dog"):  # two that nothing needs are not
+            map_classes(4, (*names[:-1], "dog"), (*CATEGORIES, *others))
+
+
+def test_what_is_dropped_is_called_by_the_models_names(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("1\n-\n13\n-\n")
+    names = ("one", "two", "three", "four")
+    found = map_classes(4, names, CATEGORIES, str(tmp_path / "classes.txt"))
+    assert "Predictions of 2 model classes without a category are dropped: two, four." in found.notes
+    by_id = map_classes(4, names, CATEGORIES, "by-id")
+    assert "Predictions of 2 model classes without a category are dropped: one, four." in by_id.notes
+
+
 def test_by_name_needs_names_that_tell_classes_apart() -> None:
     for names in (None, ("a", "b"), ("person", "person")):
         with refused(UsageProblem):

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.core.array_files import ARRAY_SUFFIXES, load_arrays
+from trt_workbench.core.array_files import is_array, load_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_there
@@ -131,7 +131,7 @@ def _folder(folder: Path, specs: Sequence[TensorSpec]) -> Iterator[Sample]:
 
 def _arrays(folder: Path) -> list[Path]:
     """Return the array files in a folder, in alphabetical order, without hidden ones."""
-    return sorted(path for path in folder.iterdir() if path.suffix in ARRAY_SUFFIXES and not path.name.startswith("."))
+    return sorted(path for path in folder.iterdir() if is_array(path.name))
 
 
 def _named(path: Path, specs: Sequence[TensorSpec]) -> str | None:

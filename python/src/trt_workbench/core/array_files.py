@@ -26,6 +26,11 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
+def is_array(name: str) -> bool:
+    """Whether a file holds arrays, by its name; hidden ones, as macOS leaves them, do not."""
+    return not name.startswith(".") and Path(name).suffix in ARRAY_SUFFIXES
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it.
 

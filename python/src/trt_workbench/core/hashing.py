@@ -126,7 +126,7 @@ def hash_folder(folder: Path) -> str:
     Raises:
         OSError: a file cannot be read.
     """
-    files = sorted(files_below(folder))
+    files = sorted(path for path in files_below(folder) if path.is_file())
     return hash_parts((path.relative_to(folder).as_posix(), hash_file(path)) for path in files)
 
 

@@ -182,7 +182,7 @@ def files_below(folder: Path) -> Iterator[Path]:
         real = os.path.realpath(here)
         below[:] = [name for name in below if not name.startswith(".")] if real not in seen else []
         if real not in seen:
-            yield from (path for name in files if (path := Path(here, name)).is_file())
+            yield from (Path(here, name) for name in files)
         seen.add(real)
 
 

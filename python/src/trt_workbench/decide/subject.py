@@ -9,7 +9,7 @@ from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import check_backend_options, check_builds, check_name, default_backends
-from trt_workbench.core.array_files import ARRAY_SUFFIXES
+from trt_workbench.core.array_files import is_array
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_file
 from trt_workbench.core.hashing import hash_arrays, hash_file
@@ -32,6 +32,7 @@ from trt_workbench.quantize import (
     ScoreSettings,
     SearchSettings,
     calibration_data,
+    is_text_file,
     require_batch_first,
     spoken_in,
 )
@@ -277,7 +278,7 @@ def _data_set(model: Model, data: Path, settings: DecideSettings, calibration: C
         refuse_split(settings.annotations, settings.split)
         return DataPlace(data, settings.annotations, settings.split)
     files = [data] if data.is_file() else data.iterdir()
-    is_samples = any(one.suffix in ARRAY_SUFFIXES for one in files)
+    is_samples = any(is_array(one.name) for one in files)
     found = None if is_samples else look_for_data(data, settings.split)
     if found and found.of_images and not _classifies(model, calibration):
         found = None
@@ -326,7 +327,7 @@ def _kept(names: Sequence[str], task_name: str) -> dict[str, Any]:
 
 def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
     require_batch_first(model)  # before anything is made for many minutes
-    is_text = data.is_file() and data.suffix == ".txt"
+    is_text = is_text_file(data)
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(
             f"Images of a detector need --annotations; other models take .npy or .npz files or a text: {data}"

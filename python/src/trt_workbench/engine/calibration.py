@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, load_arrays
+from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, is_array, load_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
@@ -56,7 +56,7 @@ def calibration_files(data: Path) -> list[Path]:
     if data.is_file():
         return [data]
     found = sorted(files_below(data))
-    arrays = [path for path in found if path.suffix in ARRAY_SUFFIXES and not path.name.startswith(".")]
+    arrays = [path for path in found if is_array(path.name)]
     images = [path for path in found if is_image(path.name)]
     if bool(arrays) == bool(images):
         problem = "holds both arrays and images" if arrays else "holds no .npy, .npz or image file"

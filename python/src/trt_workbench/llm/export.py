@@ -28,20 +28,19 @@ from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.llm.graph import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED, ExportedGraph, GraphKind, export_graph
 from trt_workbench.llm.proof import prove_export
-from trt_workbench.model.llm_directory import LlmDirectory
+from trt_workbench.model.llm_directory import TOKENIZER_FILES, LlmDirectory
 from trt_workbench.model.opened import Model
 from trt_workbench.model.opsets import DEFAULT_OPSET
 
 MANIFEST = "export.json"
 DEFAULT_CACHE_LENGTH = 1024
 # Bump to invalidate cached exports.
-_RECIPE = 4
+_RECIPE = 5
 # Helps users and tools that read the ONNX files later.
 _COPIED = (
     "config.json",
     "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
+    *TOKENIZER_FILES,
 )
 
 Note = Callable[[str], None]
@@ -158,12 +157,16 @@ def export_llm(
             "opset": settings.opset,
             "graphs": entries,
         }
-        for name in _COPIED:
-            if (directory.path / name).is_file():
-                shutil.copy(directory.path / name, folder)
+        for source in _copied(directory):
+            shutil.copy(source, folder)
         write_json(Path(folder) / MANIFEST, manifest)
         _move(Path(folder), output)
     return manifest
+
+
+def _copied(directory: LlmDirectory) -> list[Path]:
+    """Return the files of a model that are copied next to its graphs."""
+    return [path for name in _COPIED if (path := directory.path / name).is_file()]
 
 
 def exported_graph(
@@ -290,9 +293,8 @@ def check_folder(directory: LlmDirectory, output: Path, settings: ExportSettings
         check_model_output(model, ())
     earlier = output / MANIFEST
     refuse_foreign(earlier, lambda file: "graphs" in read_document(file, dict[str, Any]))
-    for name in () if earlier.exists() else _COPIED:
-        source = directory.path / name
-        refuse_foreign(output / name, lambda file, source=source: has_hash(file, hash_file(source)))  # type: ignore[misc]
+    for source in () if earlier.exists() else _copied(directory):
+        refuse_foreign(output / source.name, lambda file, source=source: has_hash(file, hash_file(source)))  # type: ignore[misc]
 
 
 def _move(folder: Path, output: Path) -> None:

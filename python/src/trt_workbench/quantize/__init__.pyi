@@ -3,6 +3,7 @@ from .data import HALVES as HALVES
 from .data import Half as Half
 from .data import Sample as Sample
 from .data import calibration_data as calibration_data
+from .data import is_text_file as is_text_file
 from .data import require_batch_first as require_batch_first
 from .data import spoken_in as spoken_in
 from .document import ClassLoss as ClassLoss

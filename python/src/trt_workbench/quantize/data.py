@@ -158,7 +158,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
         return _chunks(model, spoken, settings, half)
     require_batch_first(model)
     path = Path(settings.calibration)
-    if path.suffix in _TEXT and path.is_file():
+    if is_text_file(path):
         return _text(model, path, inputs, settings, half)
     images = calibration_images(model, path, settings)
     if images is None:
@@ -212,6 +212,11 @@ def drawn_utterances(spoken: Spoken, settings: CalibrationSettings, half: Half |
     """Return the utterances that are drawn, in order. Raises UsageProblem if they are too few."""
     found = spoken.utterances
     return [found[place] for place in _drawn(len(found), settings, Path(spoken.source), half)]
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether data are a text, which a tokenizer cuts."""
+    return path.suffix in _TEXT and path.is_file()
 
 
 def data_hash(model: Path, settings: CalibrationSettings) -> str:

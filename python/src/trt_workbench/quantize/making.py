@@ -18,7 +18,7 @@ from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, calibrate
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path, make_candidate
-from trt_workbench.quantize.data import data_hash
+from trt_workbench.quantize.data import data_hash, is_text_file
 from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.mixed import MixedSearch
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
@@ -106,8 +106,7 @@ class Candidates:
 
     def _tokenizer(self) -> str:
         """Return what identifies the tokenizer that cuts a text; empty of other data."""
-        given = self._settings.calibration or ""
-        if not (given.endswith(".txt") and Path(given).is_file()):
+        if not is_text_file(Path(self._settings.calibration or "")):
             return ""
         folder = self._settings.tokenizer or self.model.path.parent
         files = (folder / name for name in TOKENIZER_FILES)

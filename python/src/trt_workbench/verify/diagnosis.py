@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.compare import Difference, compare_rows, matched
 from trt_workbench.core.elements import Kind, errors, kind, pair
+from trt_workbench.verify.verdict import share_of_limit
 from trt_workbench.verify.yardstick import Limit
 
 Array = NDArray[np.generic]
@@ -150,8 +151,9 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
 
 def _share(apart: Difference, limit: Limit) -> float:
     """Return how much of its limit a difference takes, by the figure that takes most."""
-    figures = (apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed)
-    return max(own / most if most else np.inf if own else 0.0 for own, most in figures)
+    return share_of_limit(
+        ((apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed))
+    )
 
 
 def _gain(found: Array, expected: Array) -> float:

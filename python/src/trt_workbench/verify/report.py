@@ -12,6 +12,7 @@ from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.verdict import Headline
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
+from trt_workbench.verify.verdict import share_of_limit
 
 # From the best to the worst: fill, ink and mark of a cell. Not everyone can distinguish the colours.
 _COLOURS = {
@@ -138,19 +139,10 @@ def worst_differences(document: VerifyFindings) -> list[dict[str, Any]]:
         limit, difference = (row.get("limits") or {}).get(document["precision"]), row.get("difference")
         if not limit or not difference:
             continue
-        share = share_of_limit(difference, limit)
+        share = share_of_limit((difference[key], limit[key]) for key in ("rel_l2", "max_rel", "changed"))
         if row["output"] not in worst or share > worst[row["output"]][0]:
             worst[row["output"]] = (share, {**row, "label": case["label"], "limit": limit, "share": share})
     return [row for _, row in worst.values()]
-
-
-def share_of_limit(difference: Mapping[str, Any], limit: dict[str, Any]) -> float:
-    """Return the largest share of a limit that a difference takes; infinite for what is not finite, or may not be."""
-    pairs = [(difference[key], limit[key]) for key in ("rel_l2", "max_rel", "changed")]
-    return max(
-        float("inf") if apart is None or (apart and most == 0) else apart / most if most else 0.0
-        for apart, most in pairs
-    )
 
 
 def _rows(cases: list[CaseFindings]) -> Iterator[tuple[CaseFindings, OutputFindings]]:

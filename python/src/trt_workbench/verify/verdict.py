@@ -12,6 +12,16 @@ from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.verify.space import Case, Space
 
 
+def share_of_limit(figures: Iterable[tuple[float | None, float | None]]) -> float:
+    """Return the largest share of its limit that a figure takes.
+
+    Args:
+        figures: each with its limit; None for a figure that is not finite, and for no limit. Where the limit is 0, any
+            figure takes infinitely much of it.
+    """
+    return max(math.inf if own is None or (own and most == 0) else own / most if most else 0.0 for own, most in figures)
+
+
 @dataclass(frozen=True)
 class WrongOutput:
     """One wrong output.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,12 +95,10 @@ def map_classes(
             (*found.notes, "The model's class names are numbers: its classes are mapped by order."),
         )
     own, known = {_plain(name) for name in names}, {_plain(one.name) for one in categories}
-    if len(known) < len(categories):
-        plain = [_plain(one.name) for one in categories]
-        twice = _some(sorted({name for name in plain if plain.count(name) > 1}))
+    if twice := _repeated([_plain(one.name) for one in categories if one.annotated or _plain(one.name) in own]):
         raise UsageProblem(
-            f"The annotations have several categories with one name ({twice}); rename them, or list the category of "
-            "each class by its id, one per line, with --classes FILE."
+            f"The annotations have several categories with one name ({_some(sorted(twice))}); rename them, or list the "
+            "category of each class by its id, one per line, with --classes FILE."
         )
     raise UsageProblem(
         f"The model's {counted(len(names), 'class', 'classes')} and the annotations' "
@@ -125,13 +124,17 @@ def _equal_names(names: Sequence[str], categories: Sequence[Category]) -> ClassM
     return _whole([ids[name] for name in own], categories)
 
 
+def _repeated(names: Sequence[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
 def _shared_names(names: Sequence[str], categories: Sequence[Category]) -> ClassMap:
     own, known = [_plain(name) for name in names], [_plain(one.name) for one in categories]
     both = set(own) & set(known)
     if not both:
         what = "no class has the name of a category" if names else "the model has no class names"
         raise UsageProblem(f"--classes {BY_NAME}: {what}. Use by-order or a file.")
-    if twice := sorted(name for name in both if own.count(name) > 1 or known.count(name) > 1):
+    if twice := sorted(both & (_repeated(own) | _repeated(known))):
         raise UsageProblem(f"--classes {BY_NAME}: duplicate names are ambiguous ({_some(twice)}); use a file.")
     ids = dict(zip(known, (one.id for one in categories), strict=True))
     return _made([ids.get(name) for name in own], list(names), categories)

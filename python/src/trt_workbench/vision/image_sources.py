@@ -116,7 +116,7 @@ def find_sources(given: Sequence[Path]) -> Sources:
     files: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(entry for entry in path.iterdir() if is_image(entry.name, VIDEOS) and entry.is_file())
+            inside = sorted(entry for entry in path.iterdir() if is_image(entry.name, VIDEOS) and not entry.is_dir())
             if not inside:
                 deeper = next(images_below(path), None)
                 below = f"; pass a folder below it that does, such as {deeper.parent}" if deeper else ""

@@ -22,7 +22,7 @@ _PARTS = frozenset({"images", "labels", "annotations", "train", "val", "valid", 
 
 def class_folders(folder: Path) -> list[Path]:
     """Return the folders of classes in a folder, by name; none where its images are not by class."""
-    if not folder.is_dir() or any(is_image(entry.name) and entry.is_file() for entry in folder.iterdir()):
+    if not folder.is_dir() or any(is_image(entry.name) and not entry.is_dir() for entry in folder.iterdir()):
         return []
     found = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     return [] if any(one.name in _PARTS for one in found) or not any(_holds_images(one) for one in found) else found
