@@ -117,6 +117,9 @@ def test_the_order_of_settings_does_not_count() -> None:
     first = BuildSettings(tactic_sources=["-CUDNN", "+CUBLAS"], precision="fp16+int8")
     second = BuildSettings(tactic_sources=["+cublas", "-cudnn"], precision="int8+fp16")
     assert first.key_fields() == second.key_fields()
+    assert BuildSettings(tactic_sources=["-CUDNN", "-cudnn", "+CUBLAS"]).tactic_sources == ("+cublas", "-cudnn")
+    with pytest.raises(ValueError, match="CUDNN has both signs"):
+        BuildSettings(tactic_sources=["-CUDNN", "+cudnn"])
 
 
 def test_a_machine_with_a_gpu_has_a_complete_key() -> None:

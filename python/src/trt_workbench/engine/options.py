@@ -54,7 +54,10 @@ class BuildSettings(BuildOptions, BaseModel):
     def _signed_sources(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [source for source in value if not _TACTIC_SOURCE.fullmatch(source)]:
             raise ValueError(f"{wrong[0]!r} needs a sign, such as +CUDNN or -CUBLAS")
-        return tuple(sorted({source[1:].lower(): source.lower() for source in value}.values()))
+        asked = {source.lower() for source in value}
+        if both := sorted(source[1:] for source in asked if source[0] == "+" and f"-{source[1:]}" in asked):
+            raise ValueError(f"{both[0].upper()} has both signs; pass it once")
+        return tuple(sorted(asked))
 
     @model_validator(mode="after")
     def _together(self) -> BuildSettings:
