@@ -4,6 +4,7 @@ A case runs in a folder that all cases share: `models/` is the repository's, `ou
 """
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from functools import cache
@@ -43,24 +44,28 @@ class Case:
 
     words: str
     torch: bool = False
-    needs: tuple[str, ...] = ()
     table: str | None = None  # keep what is printed, too; the document is then this file under OUT
     files: tuple[str, ...] = ()  # further files under OUT that are kept
     machine: tuple[str, ...] = ()  # fields that depend on the machine here alone
     jumps: bool = False  # int8, or boxes of noise: another order of rounding moves every score and count a little
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The cases that write what this one reads, by the places in its words: a process may run any case first."""
+        read = self.words.replace("bench.yaml", BENCH)
+        return (*re.findall(r"\bout/([\w-]+)", read), *(("eval-coco",) if re.search(r"\bscenes\b", read) else ()))
 
 
 CASES = {
     "backends": Case("backends", machine=("ok", "reason", "fix")),
     "bench": Case(
         "bench bench.yaml --output OUT",
-        needs=("quantize-fp16", "quantize-int8"),
         files=("records.jsonl",),
         machine=("summary", "unstable"),
     ),
     "check-contract": Case(f"check-contract {CONTRACT} {ENCODER} --output OUT --backend ort-cpu"),
     "check-contract-static": Case(f"check-contract {CONTRACT} {ENCODER} --static --output OUT"),
-    "compare": Case("compare out/bench out/bench", machine=("unstable",), needs=("bench",)),
+    "compare": Case("compare out/bench out/bench", machine=("unstable",)),
     "decide": Case(
         "decide --limit 6 --repetitions 0 --samples 8 --precisions fp32,fp16,bf16,int8 --backends ort-cpu --output OUT",
         table="decision.json",
@@ -68,12 +73,9 @@ CASES = {
     ),
     "doctor": Case("doctor", machine=("ok", "state", "found", "fix")),
     "eval-coco": Case("eval-coco --limit 12 --backend ort-cpu --output OUT"),
-    "eval-coco-fp16": Case(
-        f"eval-coco out/quantize-fp16/made.onnx {SCENES} --limit 12 --output OUT", needs=("quantize-fp16",)
-    ),
+    "eval-coco-fp16": Case(f"eval-coco out/quantize-fp16/made.onnx {SCENES} --limit 12 --output OUT"),
     "eval-coco-int8": Case(
         f"eval-coco out/quantize-int8/made.onnx {SCENES} --limit 12 --output OUT",
-        needs=("quantize-int8",),
         jumps=True,
     ),
     "eval-llm": Case(
@@ -88,31 +90,28 @@ CASES = {
     "eval-stream-fp8": Case(
         f"eval-stream out/quantize-fp8/made.onnx --model {ENCODER} --contract {CONTRACT} --chunks 12 --backend ort-cpu "
         "--input code --no-report --output OUT",
-        needs=("quantize-fp8",),
         machine=("resident",),
     ),
     "export-llm": Case(f"export-llm {LLM} --graphs logits,cached -o OUT", torch=True),
     "infer-engine": Case(
         f"infer-engine {DETECTOR} --backend ort-cpu --no-bench --input input.npy --expect out/infer-expected/outputs "
         "--check-finite --output OUT",
-        needs=("infer-expected",),
     ),
     "infer-expected": Case(f"infer-engine {DETECTOR} --backend ort-cpu --no-bench --input input.npy --output OUT"),
     "infer-fp16": Case(
         "infer-engine out/quantize-fp16/made.onnx --backend ort-cpu --no-bench --input input.npy "
         "--expect out/infer-expected/outputs --output OUT",
-        needs=("infer-expected", "quantize-fp16"),
         jumps=True,
     ),
     "inspect-detector": Case(f"inspect {DETECTOR}"),
     "inspect-encoder": Case(f"inspect {ENCODER}"),
-    "inspect-int8": Case("inspect out/quantize-int8/made.onnx", needs=("quantize-int8",)),
+    "inspect-int8": Case("inspect out/quantize-int8/made.onnx"),
     "inspect-llm": Case(f"inspect {LLM}"),
-    "inspect-nvfp4": Case("inspect out/quantize-nvfp4/made.onnx", needs=("quantize-nvfp4",)),
+    "inspect-nvfp4": Case("inspect out/quantize-nvfp4/made.onnx"),
     "make-contract": Case(f"make-contract {ENCODER} -o OUT/contract.json", files=("contract.json",)),
     "partitions": Case(f"partitions {DETECTOR} --backend ort-cpu --output OUT"),
     "partitions-predicted": Case(f"partitions {ENCODER} --predict --output OUT"),
-    "predict": Case(f"predict {DETECTOR} scenes --limit 3 --backend ort-cpu --output OUT", needs=("eval-coco",)),
+    "predict": Case(f"predict {DETECTOR} scenes --limit 3 --backend ort-cpu --output OUT"),
     "profile": Case(
         f"profile {DETECTOR} --backend ort-cpu --iterations 1 --warmup 1 --output OUT", machine=("summary",)
     ),
@@ -123,7 +122,7 @@ CASES = {
     "quantize-int8": Case(f"quantize {DETECTOR} --to int8 {FEW} -o OUT/made.onnx"),
     "quantize-mxfp8": Case(f"quantize {ENCODER} --to mxfp8 {FEW} -o OUT/made.onnx"),
     "quantize-nvfp4": Case(f"quantize {ENCODER} --to nvfp4 {FEW} -o OUT/made.onnx"),
-    "report": Case("report out/eval-coco out/eval-coco-int8 --output OUT", needs=("eval-coco", "eval-coco-int8")),
+    "report": Case("report out/eval-coco out/eval-coco-int8 --output OUT"),
     "sanitize-onnx": Case(f"sanitize-onnx {ENCODER} -o OUT/made.onnx --dim B=2 --size T=65"),
     "sensitivity": Case(
         f"sensitivity {ENCODER} --to int8 {FEW} --worst 0 --keep /blocks.1/* --keep /blocks.2/* --output OUT"
@@ -131,7 +130,6 @@ CASES = {
     "verify-detector": Case(f"verify {DETECTOR} --backend ort-cpu --quick {BATCHES} --output OUT", table="verify.json"),
     "verify-detector-fp16": Case(
         f"verify out/quantize-fp16/made.onnx --model {DETECTOR} --backend ort-cpu --quick {BATCHES} --output OUT",
-        needs=("quantize-fp16",),
         table="verify.json",
     ),
     "verify-detector-torch": Case(
@@ -145,14 +143,12 @@ CASES = {
         "verify out/export-llm/logits.onnx --backend ort-cpu --quick --dim batch=1:1:2 --dim sequence=1:8:16 "
         "--output OUT",
         torch=True,
-        needs=("export-llm",),
         table="verify.json",
     ),
     "verify-llm-torch": Case(
         "verify out/export-llm/logits.onnx --backend torch --quick --dim batch=1:1:2 --dim sequence=1:8:16 "
         "--output OUT",
         torch=True,
-        needs=("export-llm",),
         table="verify.json",
     ),
 }
