@@ -24,13 +24,20 @@ from tests.fork_server import ForkServer
 import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
 DOUBLES = Path(__file__).parent / "doubles"
+# Where SIGCHLD is ignored, each process that a test starts ends with the exit code 0.
+_USUAL_SIGNALS = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGCHLD: signal.SIG_DFL,
+}
 _NEEDS_TORCH = r'pytest\.importorskip\("torch"\)'
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C reach what tests start: a shell's background job ignores it, and its children inherit that.
+    """Let signals reach tests and what they start: a shell's background job, and its children, ignore Ctrl-C.
 
-    Messages name commands in the words of how the user started us; tests expect those of pip, wherever they run.
+    SIGHUP stays ignored under `nohup`; tests that need it switch it on. Messages name commands in the words of how the
+    user started us; tests expect those of pip, wherever they run.
     """
     for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
@@ -48,8 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
         settings.register_profile("unhurried", deadline=None)
         settings.load_profile("unhurried")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in _USUAL_SIGNALS.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,10 +1,11 @@
 """A signal that asks a command to end is heard wherever it comes, and the exit code says so."""
 
 import gc
+import json
 import signal
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import typer
@@ -33,6 +34,15 @@ def watch(frame, event, _):
 sys.setprofile(watch)
 main()
 """
+
+
+@pytest.fixture(autouse=True)
+def _in_a_terminal() -> Iterator[None]:
+    """Hear every signal: the tests may run under `nohup`, which must hold for pytest between these tests."""
+    earlier = {number: signal.signal(number, signal.SIG_DFL) for number in set(ENDING) - {signal.SIGINT}}
+    yield
+    for number, handler in earlier.items():
+        signal.signal(number, handler)
 
 
 class Thing:
@@ -135,3 +145,13 @@ def test_a_command_that_is_interrupted_says_so(
     assert done.returncode == INTERRUPTED, done.stderr
     assert "Interrupted" in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_that_is_ignored_ends_nothing(number: int, coco: CocoSetup, fork_server: ForkServer) -> None:
+    ignored = f"import signal\nsignal.signal({int(number)}, signal.SIG_IGN)\n{PROGRAM}"  # SIGHUP: as `nohup` does
+    words = ("predict", coco.model, coco.images, "--output", coco.root / "run", "--no-pictures")
+    done = fork_server.run(ignored, "_one_image", 1, int(number), *words)
+    assert done.returncode == 0, done.stderr
+    assert "Interrupted" not in done.stderr
+    assert json.loads((coco.root / "run" / "run.json").read_text())["status"] == "complete"
