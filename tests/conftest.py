@@ -39,8 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     SIGHUP stays ignored under `nohup`; tests that need it switch it on. Messages name commands in the words of how the
     user started us; tests expect those of pip, wherever they run.
     """
-    for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
+    for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "TRTW_ROOT", "TRTW_TMP", "INIT_CWD"):
         os.environ.pop(name, None)
+    for name in [name for name in os.environ if name.startswith("GIT_")]:  # of a hook that runs the tests
+        del os.environ[name]
     # Which texts a run compares depends on what is installed: PyTorch, a GPU.
     config.option.warn_unused_snapshots = True
     # Tests run in several processes, whose threads wait for each other. Libraries read it when they are loaded.
@@ -92,9 +94,10 @@ def _source(module: str) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _unhindered() -> Iterator[None]:
+def _unhindered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Wait for no disk, and for a file's stamp to settle as long as this machine's clock needs, not any file system.
 
+    Nothing is written to the repository: it may be read-only, and another run must not find what this one leaves.
     A command that a slow machine holds up does not say so between its lines.
     Git is asked once for the revision, which two of its processes tell and every run directory has.
     """
@@ -103,6 +106,7 @@ def _unhindered() -> Iterator[None]:
 
     coarse = 5  # CLOCK_REALTIME_COARSE of Linux, by which it dates files
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("out")))
         patch.setattr(hashing, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
         patch.setattr(progress, "EVERY_S", 1e6)
         patch.setattr(os, "fsync", lambda _: None)  # what only a loss of power would show

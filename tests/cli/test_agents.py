@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def test_the_steps_of_the_action_run(
     summary, environment = tmp_path / "summary", os.environ | {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
     trtw = tmp_path / "bin" / "trtw"
     trtw.parent.mkdir()
-    trtw.write_text(f"""#!/bin/sh\nexec {fork_server.executable} -c '{MAIN}' "$@"\n""")
+    trtw.write_text(f"""#!/bin/sh\nexec {quote(fork_server.executable)} -c '{MAIN}' "$@"\n""")
     trtw.chmod(0o755)
     environment["PATH"] = f"{trtw.parent}{os.pathsep}{environment['PATH']}"
     played = steps(config="gate.yaml", package="")

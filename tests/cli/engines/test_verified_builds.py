@@ -1,6 +1,7 @@
 """`build-engine --verify`: the verdict in the manifest, kept by the engine's hash, and a wrong engine's exit code."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,8 @@ def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(dynamic: Path, tmp_p
     plan = tmp_path / "d.plan"
     text = " ".join(stderr_of("build-engine", dynamic, "--max-batch", 4, "-o", plan, code=1).split())
     assert "The engine is wrong: N=2, output total, random inputs: row 1 of 2 is wrong, the others right" in text
-    assert f"trtw verify {plan} --model {dynamic} --bisect" in text
-    assert f"trtw verify {plan} --model {dynamic} --fix" in text
+    assert f"trtw {shlex.join(['verify', str(plan), '--model', str(dynamic), '--bisect'])}" in text
+    assert f"trtw {shlex.join(['verify', str(plan), '--model', str(dynamic), '--fix'])}" in text
     assert plan.is_file()
     found = verdict(plan)
     assert found.verdict == "wrong"

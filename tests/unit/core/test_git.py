@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -22,12 +23,12 @@ def hostile(tmp_path: Path) -> tuple[Path, Path]:
     for folder in ("models", "python"):
         (root / folder).mkdir(parents=True)
     (root / "pixi.toml").write_text("")
-    script.write_text(f"#!/bin/sh\ntouch {proof}\ncat\n")
+    script.write_text(f"#!/bin/sh\ntouch {quote(str(proof))}\ncat\n")
     script.chmod(0o755)
     _git(root, "init", "-q")
     _git(root, "add", "pixi.toml")
     _git(root, "commit", "-q", "-m", "first")
-    _git(root, "config", "core.fsmonitor", str(script))
+    _git(root, "config", "core.fsmonitor", quote(str(script)))
     (root / "pixi.toml").write_text("changed\n")
     _git(root, "status")
     assert proof.exists(), "the trap does not work"
