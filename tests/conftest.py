@@ -134,6 +134,14 @@ def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
 
 
 @pytest.fixture
+def in_a_terminal() -> Iterator[None]:
+    """Let SIGHUP reach this process: the tests may run under `nohup`, which must hold for pytest between such tests."""
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, earlier)
+
+
+@pytest.fixture
 def forked_python(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the starts of this interpreter be forks, such as those of a stack."""
     monkeypatch.setattr(sys, "executable", fork_server.executable)

@@ -5,7 +5,7 @@ import json
 import signal
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import typer
@@ -36,13 +36,7 @@ main()
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_a_terminal() -> Iterator[None]:
-    """Hear every signal: the tests may run under `nohup`, which must hold for pytest between these tests."""
-    earlier = {number: signal.signal(number, signal.SIG_DFL) for number in set(ENDING) - {signal.SIGINT}}
-    yield
-    for number, handler in earlier.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("in_a_terminal")
 
 
 class Thing:

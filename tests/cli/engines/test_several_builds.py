@@ -115,6 +115,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, function: str, times: int, num
     monkeypatch.setattr(cli, function, call)
 
 
+@pytest.mark.usefixtures("in_a_terminal")
 @pytest.mark.parametrize("number", ENDING)
 def test_an_interrupt_says_how_many_builds_are_kept_and_the_same_command_goes_on(
     dynamic: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
