@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tests.copies import copied
+
 from trt_workbench.core.documents import write_json
 from trt_workbench.report.reports import write_report
 
@@ -14,7 +16,7 @@ RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 def kept(folder: Path, record: str) -> Path:
     """Draw the report of a committed run again."""
-    return write_report(Path(shutil.copytree(RECORDS / record, folder / "kept" / record)))
+    return write_report(copied(RECORDS / record, folder / "kept" / record))
 
 
 def checked_target(folder: Path) -> Path:

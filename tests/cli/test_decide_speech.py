@@ -1,7 +1,6 @@
 """`trtw decide` of a streaming encoder: word error rates of candidates whose ranges come from utterances."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from tests.cli.test_transcribe import write_manifest, write_wav
+from tests.copies import copied
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.texts import held
 
@@ -79,7 +79,7 @@ def test_precisions_of_the_embedded_encoder_are_compared_by_their_words(tmp_path
 
 def _spoiled(folder: Path, gain: float) -> tuple[Path, Path]:
     """An encoder with a contract of its own, whose precisions cannot be told from noise of this size."""
-    shutil.copytree(MODEL.parent, folder, dirs_exist_ok=True)
+    copied(MODEL.parent, folder)
     path = folder / "other.onnx"
     document = onnx.load(MODEL)
     document.doc_string = "not the embedded file"

@@ -1,7 +1,6 @@
 """`trtw inspect` on models and folders; of plans, in tests/cli/engines/test_plans.py."""
 
 import json
-import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.copies import copied
 from tests.in_app import json_of, trtw
 from tests.onnx_text import write_onnx
 from typer.testing import Result
@@ -154,7 +154,7 @@ def test_the_folder_of_a_language_model_is_told(tmp_path: Path) -> None:
     assert found["parameters_by_type"] == {"F32": (weights["size_bytes"] - header) // 4}
     assert f"{found['parameters']:,}" in inspect("tiny-lm").stdout
 
-    shutil.copytree(MODELS / "tiny-lm", tmp_path / "broken")
+    copied(MODELS / "tiny-lm", tmp_path / "broken")
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"\x10" + bytes(7) + b'{"a": {"shape": ')
     refused = inspect(tmp_path / "broken")
     assert refused.exit_code == 2

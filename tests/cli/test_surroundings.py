@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import CocoSetup
+from tests.copies import copied
 from tests.kept_reports import RECORDS
 from tests.onnx_text import write_onnx
 
@@ -91,7 +92,7 @@ def test_no_file_of_the_users_decides_how_plots_look(kind: str, tmp_path: Path) 
                 os.mkfifo(file)
             case _:
                 file.write_text("backend: module://evil\nfont.size: 900\n")
-    run = shutil.copytree(RECORDS / RUN, tmp_path / "run")
+    run = copied(RECORDS / RUN, tmp_path / "run")
     variables = {"MATPLOTLIBRC": str(folders[2]), "MPLCONFIGDIR": str(folders[2]), "MPLBACKEND": "module://evil"}
     code, said = command("report", run, place=tmp_path, **variables)
     assert (code, [line for line in said.splitlines() if "Still running" not in line]) == (0, [])

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from tests.copies import copied
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.texts import held
 
@@ -107,7 +108,7 @@ def test_gates_end_with_1(tmp_path: Path) -> None:
 
 def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
     """The target's head is spoiled, not the reference's: only the words show it where no tensor's gate is on."""
-    folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
+    folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
     document = onnx.load(folder / "streaming-encoder.onnx")
     weights = next(one for one in document.graph.initializer if one.name == "blocks.2.norm.weight")
     weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights) * np.float32(0.3), weights.name))
@@ -132,7 +133,7 @@ def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
 
 def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
     """A causal encoder hears the same in chunks of any size; what differs is how long a word waits."""
-    offline = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "offline")
+    offline = copied(embedded_model(ENCODER).parent, tmp_path / "offline")
     contract = json.loads((offline / "contract.json").read_text())
     contract["chunking"]["later"] = contract["chunking"]["first"] = {"size": 121, "left_context": 9}
     (offline / "large.json").write_text(json.dumps(contract))
@@ -164,7 +165,7 @@ def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
 
 def test_faults_of_a_vocabulary_that_leaves_out_the_blank(tmp_path: Path) -> None:
     """NeMo's does: a fault writes a token that it lacks, which is an error in the words and none of the run."""
-    folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
+    folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
     pieces = (folder / "tokens.txt").read_text().splitlines()
     (folder / "tokens.txt").write_text("\n".join(one for one in pieces if not one.startswith("<")) + "\n")
     words = ("--contract", folder / "contract.json", "--transcribe", "--utterances", 6, "--faults")
@@ -250,7 +251,7 @@ def test_texts_of_punctuation_have_no_word_without_it(tmp_path: Path, spoken: Pa
 
 
 def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
-    folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
+    folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
     model, path = folder / "streaming-encoder.onnx", folder / "contract.json"
     contract = json.loads(path.read_text())
     said = []

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from tests.copies import copied
 from tests.in_app import stderr_of, stdout_of
 from tests.kept_reports import RECORDS
 from tests.onnx_text import write_onnx
@@ -110,7 +111,7 @@ def test_a_source_is_never_the_output(model: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_an_overview_is_no_place_of_a_run(tmp_path: Path) -> None:
-    run = shutil.copytree(RECORDS / "bench-h200/minilm", tmp_path / "run")
+    run = copied(RECORDS / "bench-h200/minilm", tmp_path / "run")
     for name in ("run.json", "overview.html", "overview.md", "decision.json", "decision.html", "plots"):
         folder = tmp_path / f"with {name}"
         (folder / name).mkdir(parents=True) if name == "plots" else folder.mkdir()

@@ -1,10 +1,10 @@
 """What an eval-llm report says in words."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.copies import copied
 from tests.texts import held
 
 from trt_workbench.llm.report import generation_failures, sameness, summarise
@@ -15,7 +15,7 @@ KEPT = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-llm"
 
 @pytest.mark.parametrize("run", ["perplexity", "gpt2-generate-cached"])
 def test_runs_of_versions_that_timed_generation_have_a_report(run: str, tmp_path: Path) -> None:
-    shutil.copytree(KEPT / run, tmp_path / run)
+    copied(KEPT / run, tmp_path / run)
     page = write_report(tmp_path / run).read_text(encoding="utf-8")
     assert ("Perplexity by backend" in page) == (run == "perplexity")
     assert "<h2>Generation</h2>" not in page

@@ -3,13 +3,13 @@
 import json
 import random
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from tests.copies import copied
 from tests.records import record
 from tests.run_folders import bench_folder, profile_folder, upgrade_folder
 from tests.texts import refused
@@ -137,7 +137,7 @@ def test_a_run_that_was_cut_short_is_named(tmp_path: Path) -> None:
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Copy a committed run; its report is not drawn."""
     folder = tmp_path_factory.mktemp("committed")
-    return lambda name: Path(shutil.copytree(REPOSITORY / "docs/benchmarks" / name, folder / name, dirs_exist_ok=True))
+    return lambda name: copied(REPOSITORY / "docs/benchmarks" / name, folder / name)
 
 
 @pytest.mark.parametrize(
