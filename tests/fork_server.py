@@ -74,7 +74,7 @@ class ForkServer:
             return self._fork(order, nothing.fileno(), stdout.fileno(), stderr.fileno())
 
     def run(
-        self, program: str, *arguments: object, timeout: float = 120, **changes: Any
+        self, program: str, *arguments: object, timeout: float | None = None, **changes: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run `python -c program arguments…` to its end, with its output as text."""
         with TemporaryFile() as stdout, TemporaryFile() as stderr:

@@ -1,13 +1,13 @@
 """The command line in this process."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from tests.terminal import checked_fit
+from tests.waiting import wait_until
 from typer.testing import CliRunner, Result
 
 from trt_workbench.app import app_for
@@ -47,11 +47,14 @@ def stderr_of(*words: object, code: int = 2) -> str:
 def next_lines(capsys: pytest.CaptureFixture[str], count: int = 2) -> list[str]:
     """Wait for so many lines on stderr from now on, and return them: the first may have been worded before."""
     capsys.readouterr()
-    text, ending = "", time.monotonic() + 30
-    while text.count("\n") < count:
-        assert time.monotonic() < ending, text
-        time.sleep(0.01)
+    text = ""
+
+    def has_come() -> bool:
+        nonlocal text
         text += capsys.readouterr().err
+        return text.count("\n") >= count
+
+    wait_until(has_come)
     return text.splitlines()
 
 

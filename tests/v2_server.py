@@ -48,7 +48,7 @@ class V2Server:
         fault: "rows rotated" in merged batches, "reversed batch", "another version", "no output", "short", "not json",
             "dies" (closes every connection from the third call on), "resets" (those of more than eight), "fails",
             "busy".
-        slow_s: how long each call takes longer.
+        slow_s: how long each call takes longer, until the server ends.
         specs: what replaces the description of tensors, such as `{"inputs": [...]}`.
     """
 
@@ -71,6 +71,7 @@ class V2Server:
         self._session: Session = OrtCpuBackend().load(self.model, SessionOptions(threads=1, concurrency=16))
         self._waiting: list[tuple[Arrays, threading.Event, list[Arrays]]] = []
         self._lock = threading.Lock()
+        self._ended = threading.Event()
 
     @contextmanager
     def running(self) -> Iterator[str]:
@@ -81,6 +82,7 @@ class V2Server:
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
+            self._ended.set()
             server.shutdown()
             self.end_connections()
             server.server_close()
@@ -119,7 +121,7 @@ class V2Server:
         """Run one call, with those that come meanwhile."""
         with self._lock:
             self.calls += 1
-        time.sleep(self.slow_s)
+        self._ended.wait(self.slow_s)
         if not self.wait_s:
             return self._spoilt(self._session.run(inputs))
         done, answers = threading.Event(), list[Arrays]()

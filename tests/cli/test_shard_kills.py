@@ -85,9 +85,7 @@ def test_a_spread_run_that_is_killed_goes_on(coco: Any, fork_server: ForkServer,
     for _ in range(4):
         if killed(fork_server, drawn.uniform(0, 3), SPREAD, *words) or output.exists():  # killed once it was whole
             break
-    deadline = time.monotonic() + 60
     while not output.exists():  # workers of a killed process keep what is done, which takes them a moment
-        assert time.monotonic() < deadline
         try:
             killed(fork_server, None, SPREAD, *words)
         except AssertionError as error:

@@ -3,6 +3,7 @@
 
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
 GPU's, TRTW_DOUBLE_DEVICES the names of all GPUs, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8),
+TRTW_DOUBLE_UNTIL a file that builds wait for,
 TRTW_DOUBLE_LOG a file that gets a line for every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and
 stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it is wrong: "no graph", "transfers",
 "slots", "device arrays", "page-locked outputs", "state", "profile 1", "GPU 1". A number stands for a batch: from it on,
@@ -150,6 +151,8 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
     if log := os.environ.get("TRTW_DOUBLE_LOG"):
         with Path(log).open("a", encoding="utf-8") as file:
             file.write(f"{os.getpid()}\n")
+    while (until := os.environ.get("TRTW_DOUBLE_UNTIL")) and not Path(until).exists():
+        time.sleep(0.01)
     seconds = float(os.environ.get("TRTW_DOUBLE_SLEEP", "0"))
     if _version().startswith("8."):
         _build_without_progress(seconds, progress)

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -215,10 +214,8 @@ def test_a_batch_that_the_server_refuses_is_the_callers(model: Path) -> None:
 
 
 def test_a_slow_server_is_waited_for_as_long_as_is_said(model: Path) -> None:
-    started = time.monotonic()
-    with served(V2Server(model, slow_s=2.0), timeout_s=0.2) as session, refused(DeviceFailure):
+    with served(V2Server(model, slow_s=1000), timeout_s=1) as session, refused(DeviceFailure):
         session.run({"x": X})
-    assert time.monotonic() - started < 6
 
 
 def test_an_answer_in_drops_has_the_same_limit(model: Path) -> None:
@@ -239,14 +236,13 @@ def test_an_answer_in_drops_has_the_same_limit(model: Path) -> None:
         thread = threading.Thread(target=drip)
         thread.start()
         url = f"http://127.0.0.1:{door.getsockname()[1]}"
-        started = time.monotonic()
         try:
             with refused(DeviceFailure):
                 V2Backend().load(model, SessionOptions(extra={"url": url, "timeout_s": 0.5}))
+            assert thread.is_alive()  # it would go on for an hour
         finally:
             done.set()
             thread.join()
-    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.scripts import load_script
+from tests.waiting import wait_until
 
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import expand
@@ -41,10 +41,7 @@ def cut_off_after(note: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     with monkeypatch.context() as patch:
 
         def wait(_: Any, timeout: float) -> int:
-            ending = time.monotonic() + 60
-            while not (note.exists() and note.read_text()):
-                assert time.monotonic() < ending
-                time.sleep(0.05)
+            wait_until(lambda: note.exists() and note.read_text())
             patch.undo()
             raise subprocess.TimeoutExpired("step", timeout)
 
@@ -101,12 +98,10 @@ def test_builds_end_early_enough_for_what_is_measured(
     everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps_of(everything), "_LAST_S", 1.0)
-    build = everything.Step("build", ["-c", "import time; time.sleep(100)"])
+    build = everything.Step("build", ["-c", "import time; time.sleep(1000)"])
     timed = everything.Step("timed", ["-c", "import sys; open(sys.argv[1], 'w').close()", tmp_path / "timed.txt"])
     runner = everything.Runner(tmp_path, 200.0, ["0"])
-    started = time.monotonic()
     everything.work_through(everything.Lane([build, build], [build], [timed]), "0", runner, 2, {}, builds_s=3.0)
-    assert time.monotonic() - started < 40
     assert runner.left == ["build"] * 3
     assert (tmp_path / "timed.txt").exists()
 

