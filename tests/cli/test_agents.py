@@ -58,7 +58,7 @@ def test_the_steps_of_the_action_run(
     played = steps(config="gate.yaml", package="")
     assert len(played) == 1
     for env, script in played:
-        done = subprocess.run(["bash", "-e", "-c", script], env=environment | env, cwd=tmp_path, timeout=300)
+        done = subprocess.run(["bash", "-e", "-c", script], env=environment | env, cwd=tmp_path)
         assert done.returncode == code
     assert word in summary.read_text()
     assert (tmp_path / "gate" / "report.html").is_file()

@@ -72,7 +72,7 @@ def _without(name: str, *words: object) -> subprocess.CompletedProcess[str]:
         "from trt_workbench.main import main\nmain()"
     )
     command = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def command(*words: object, place: Path, prefix: tuple[object, ...] = (), **vari
     places["PYTHONDONTWRITEBYTECODE"] = "1"
     line = [*map(str, prefix), sys.executable, "-P", "-c", MAIN, *map(str, words)]
     done = subprocess.run(
-        line, cwd=place / "current", env={**kept, **places, **variables}, capture_output=True, timeout=60, check=False
+        line, cwd=place / "current", env={**kept, **places, **variables}, capture_output=True, check=False
     )
     return done.returncode, done.stderr.decode()
 

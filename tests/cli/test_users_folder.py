@@ -22,7 +22,7 @@ def run(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[s
     }
     code = f"from trt_workbench.main import {script}; {script}()"
     command = [sys.executable, "-c", code, *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

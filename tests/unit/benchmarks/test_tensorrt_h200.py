@@ -164,7 +164,6 @@ def test_report_is_made_from_the_records_alone(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
