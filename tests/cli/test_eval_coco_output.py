@@ -6,6 +6,8 @@ import resource
 import shutil
 import signal
 import subprocess
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -22,12 +24,24 @@ def test_an_older_run_is_replaced_only_by_a_whole_one(coco: Any) -> None:
     assert [path.name for path in (coco.root / "runs").iterdir()] == ["one"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_output_without_permission(coco: Any) -> None:
+# As a user: root may write anywhere.
+AS_USER = """
+from tests.fuzz.surroundings import obey_permissions
+from trt_workbench.main import eval_coco
+obey_permissions()
+eval_coco()
+"""
+
+
+def test_output_without_permission(coco: Any, fork_server: ForkServer) -> None:
     (coco.root / "runs").chmod(0o500)
-    result = coco.invoke()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = fork_server.run(AS_USER, *coco.arguments(), env=environment)
     (coco.root / "runs").chmod(0o700)
-    coco.assert_refused(result, "cannot be written", str(coco.output))
+    assert done.returncode == 2, done.stderr
+    said = "The output folder is not writable (Permission denied); choose another with --output"
+    assert done.stderr.splitlines()[-1] == f"error: {said}: {coco.output}"
+    assert not list((coco.root / "runs").iterdir())
 
 
 @pytest.mark.parametrize("place", ["/proc/nowhere/run", "/dev/null/run", "/dev/null"])
@@ -40,6 +54,7 @@ def test_output_that_cannot_be_written(coco: Any, place: str) -> None:
 ON_ANOTHER_DISK = """
 import ctypes, os, subprocess, sys
 from pathlib import Path
+from shlex import quote
 options, runs, *arguments = sys.argv[1:]
 maps = {"setgroups": "deny", "uid_map": f"0 {os.geteuid()} 1", "gid_map": f"0 {os.getegid()} 1"}
 assert ctypes.CDLL(None).unshare(0x10020000) == 0  # CLONE_NEWUSER | CLONE_NEWNS
@@ -145,7 +160,7 @@ def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pyt
     monkeypatch.setattr("trt_workbench.vision.report.write_plots", fail)
     result = coco.invoke("--json")
     assert result.exit_code == 2
-    again = f"draw it with: trtw report {coco.output}"
+    again = f"draw it with: trtw report {quote(str(coco.output))}"
     assert (
         f"warning: The report could not be drawn (RuntimeError: no such font). The measurements are kept; {again}"
         in (result.stderr)

@@ -105,7 +105,7 @@ def enter(kind: str, place: Path) -> None:
     elif kind == "read-only":
         for folder in (place, place / "out"):
             folder.chmod(0o555)
-        _obey_permissions()
+        obey_permissions()
     if kind in ("outside", "read-only"):  # as an installed package that no repository is around
         from trt_workbench.core import workspace
 
@@ -115,7 +115,7 @@ def enter(kind: str, place: Path) -> None:
         os.environ["XDG_CACHE_HOME"] = str(place / "home" / "cache")
 
 
-def _obey_permissions() -> None:
+def obey_permissions() -> None:
     """Give up what lets root write where nobody may: all capabilities (Linux: capset, version 3)."""
     if os.geteuid() == 0:
         header, nothing = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()

@@ -91,7 +91,10 @@ class RunDirectory:
             if described:
                 self.describe()
         except OSError as error:
-            raise UsageProblem(f"The output folder is not writable ({error.strerror}): {self.destination}") from error
+            raise UsageProblem(
+                f"The output folder is not writable ({error.strerror}); choose another with --output: "
+                f"{self.destination}"
+            ) from error
 
     def describe(self) -> None:
         """Write `env.json`, unless it is there. Raises OSError where that fails."""
