@@ -30,6 +30,11 @@ _USUAL_SIGNALS = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGCHLD: signal.SIG_DFL,
 }
+# What a user or a task has set for commands. Git sets its own for a hook, such as one that runs the tests.
+_OF_THE_USER = {
+    *("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "INIT_CWD"),
+    *("TRTW_ROOT", "TRTW_SERVER_TOKEN", "TRTW_STACK", "TRTW_TASKS_RUN", "TRTW_TMP"),
+}
 _NEEDS_TORCH = r'pytest\.importorskip\("torch"\)'
 
 
@@ -39,9 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     SIGHUP stays ignored under `nohup`; tests that need it switch it on. Messages name commands in the words of how the
     user started us; tests expect those of pip, wherever they run.
     """
-    for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "TRTW_ROOT", "TRTW_TMP", "INIT_CWD"):
-        os.environ.pop(name, None)
-    for name in [name for name in os.environ if name.startswith("GIT_")]:  # of a hook that runs the tests
+    for name in [name for name in os.environ if name in _OF_THE_USER or name.startswith("GIT_")]:
         del os.environ[name]
     # Which texts a run compares depends on what is installed: PyTorch, a GPU.
     config.option.warn_unused_snapshots = True

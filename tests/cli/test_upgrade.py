@@ -279,6 +279,7 @@ def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkey
 )
 def test_what_cannot_be_compared_is_said(models: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(models)
+    monkeypatch.setenv("PATH", os.defpath)  # a folder there that may not be read would be another reason
     (models / "empty").mkdir()
     (models / "broken" / "bin").mkdir(parents=True)
     python = models / "broken" / "bin" / "python"

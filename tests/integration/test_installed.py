@@ -15,6 +15,8 @@ import pytest
 from tests.onnx_text import write_onnx
 
 PROJECT = Path(__file__).parents[2] / "python"
+# Beside the interpreter, whether its environment is on the PATH or not.
+UV = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])) or "uv"
 
 # Every command, on files of the user's own or an embedded model, and the exit codes that it may have. Without PyTorch:
 # its import would take longer than all of them.
@@ -81,9 +83,9 @@ json.dump([package, names, results], sys.stdout)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, installed from a source distribution."""
     folder = tmp_path_factory.mktemp("installed")
-    subprocess.run(["uv", "build", "-q", "--sdist", "-o", folder, PROJECT], check=True)
+    subprocess.run([UV, "build", "-q", "--sdist", "-o", folder, PROJECT], check=True)
     (archive,) = folder.glob("*.tar.gz")
-    install = ["uv", "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target", folder / "site"]
+    install = [UV, "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target", folder / "site"]
     subprocess.run([*install, archive], check=True)
     return folder / "site"
 
@@ -113,7 +115,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_source_distribution_and_the_folder_give_the_same_files(site: Path, tmp_path: Path) -> None:
-    subprocess.run(["uv", "build", "-q", "--wheel", "-o", tmp_path, PROJECT], check=True)
+    subprocess.run([UV, "build", "-q", "--wheel", "-o", tmp_path, PROJECT], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         direct = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist()}
