@@ -81,12 +81,12 @@ json.dump([package, names, results], sys.stdout)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package, installed from a source distribution."""
+    """A folder with the package, installed from a source distribution. Without a home, uv caches in the current one."""
     folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([UV, "build", "-q", "--sdist", "-o", folder, PROJECT], check=True)
+    subprocess.run([UV, "build", "-q", "--sdist", "-o", folder, PROJECT], cwd=folder, check=True)
     (archive,) = folder.glob("*.tar.gz")
     install = [UV, "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target", folder / "site"]
-    subprocess.run([*install, archive], check=True)
+    subprocess.run([*install, archive], cwd=folder, check=True)
     return folder / "site"
 
 
@@ -115,7 +115,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_source_distribution_and_the_folder_give_the_same_files(site: Path, tmp_path: Path) -> None:
-    subprocess.run([UV, "build", "-q", "--wheel", "-o", tmp_path, PROJECT], check=True)
+    subprocess.run([UV, "build", "-q", "--wheel", "-o", tmp_path, PROJECT], cwd=tmp_path, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         direct = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist()}
