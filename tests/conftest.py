@@ -54,11 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else PyTorch's threads spin while they wait
     # Else its compiler tries every set of vector instructions by a program of its own.
     os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
-    # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
+    # A machine may be busy: how long an example takes says nothing about the code. A checkout may be read-only: failed
+    # examples are kept nowhere. (On GPU machines Hypothesis may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
 
-        settings.register_profile("unhurried", deadline=None)
+        settings.register_profile("unhurried", deadline=None, database=None)
         settings.load_profile("unhurried")
     for number, handler in _USUAL_SIGNALS.items():
         if signal.getsignal(number) is signal.SIG_IGN:

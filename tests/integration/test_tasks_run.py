@@ -102,7 +102,7 @@ def make_repository(root: Path) -> Path:
 
 def variables(**more: str) -> dict[str, str]:
     """Return this process's variables without pixi and without an index for pip."""
-    without_pixi = [folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "pixi").exists()]
+    without_pixi = [folder for folder in os.environ["PATH"].split(":") if not shutil.which("pixi", path=folder)]
     hidden = {"CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
     return {**os.environ, "PATH": ":".join(without_pixi), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", **hidden, **more}
 
