@@ -106,7 +106,6 @@ RUN_BY = {
         "export-llm models/tiny-lm --output tmp/lm",
     ],
     "cli/test_inspect.py::test_people_read_the_same": ["inspect model.onnx"],
-    "cli/test_partitions.py::test_a_prediction_is_marked_and_says_why": ["partitions model.onnx --predict"],
     "cli/test_predict.py::test_a_folder_gives_lines_pictures_and_a_document": ["predict yolox_nano.onnx photos/"],
     "cli/test_predict.py::test_a_video_is_seen_frame_by_frame": [
         "predict model.onnx clip.mp4 --limit 100 --no-pictures"
@@ -270,7 +269,7 @@ RUN_HERE = [
     "inspect shapes-yolov10",
     "make-contract encoder.onnx -o encoder.contract.json",
     "make-contract encoder.onnx -o encoder.contract.json --first 65 --later 121 --left-context 9 --init 0 --batch 8",
-    "partitions shapes-yolov10.onnx --predict",
+    "partitions shapes-yolov10.onnx --backend ort-cpu",
     "sanitize-onnx shapes-yolov10.onnx -o clean.onnx --dim batch=1",
 ]
 

@@ -111,7 +111,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
 COMMANDS = {
     "infer-engine": ("--backend", "ort-cpu", "--duration", "0", "--warmup", "0", "--iterations", "1"),
     "profile": ("--backend", "ort-cpu", "--iterations", "1"),
-    "partitions": ("--predict",),
+    "partitions": ("--backend", "ort-cpu"),
     "sanitize-onnx": ("-o", "OUT"),
     "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "sensitivity": ("--to", "int8", "--calibration", "random", "--output", "OUT"),
@@ -159,7 +159,7 @@ READ = {
     "stream-audio": ("eval-stream", "--backend", "ort-cpu", "--input", "it.wav"),
     "stream-contract": ("eval-stream", "sound.onnx", "--contract", "it.json"),
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
-    "model-partitions": ("partitions", "it.onnx", "--predict"),
+    "model-partitions": ("partitions", "it.onnx", "--backend", "ort-cpu"),
     "model-inspect": ("inspect", "it.onnx"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
     "model-decide": ("decide", "it.onnx", "--data", "."),

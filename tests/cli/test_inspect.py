@@ -2,8 +2,10 @@
 
 import json
 import struct
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -11,8 +13,10 @@ import pytest
 from tests.copies import copied
 from tests.in_app import json_of, trtw
 from tests.onnx_text import write_onnx
+from tests.texts import held
 from typer.testing import Result
 
+from trt_workbench.engine import native
 from trt_workbench.model.opened import sha256_of
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -27,7 +31,7 @@ QUANTISED = """g (float[N,4] x) => (float[N,2] y, float[found] z) {
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Quantised weights in a file of their own, and an operator that TensorRT's parser does not import."""
+    """Quantised weights in a file of their own."""
     weights = {"w": np.ones((4, 2), np.int8), "scale": np.array(0.5, np.float32), "zero": np.array(0, np.int8)}
     path = write_onnx(tmp_path / "q.onnx", QUANTISED, weights)
     loaded = onnx.load(path)
@@ -61,9 +65,6 @@ def test_a_model_is_told_whole(model: Path) -> None:
     (external,) = found["external_files"]
     assert external == {"file": "q.data", "size_bytes": (model.parent / "q.data").stat().st_size}
     assert found["size_bytes"] == model.stat().st_size + external["size_bytes"]
-    (refused,) = found["tensorrt"]["refused"]
-    assert (refused["operator"], refused["nodes"], refused["named"]) == ("Unique", 1, ["odd"])
-    assert refused["reason"].startswith("operator")
     assert found["detector"]["family"] is None
     assert found["detector"]["reason"]
 
@@ -99,15 +100,55 @@ def test_a_file_that_is_no_model_is_not_taken_for_an_engine(tmp_path: Path) -> N
 
 def test_people_read_the_same(model: Path) -> None:
     shown = inspect(model).stdout
-    for text in (
-        "a [test] 1.2",
-        "[N, 4]",
-        "2 DequantizeLinear, 1 QuantizeLinear",
-        "Unique",
-        "What TensorRT may refuse",
-    ):
+    for text in ("a [test] 1.2", "[N, 4]", "2 DequantizeLinear, 1 QuantizeLinear", "Unique"):
         assert text in shown
-    assert "Prediction from: operator table" in " ".join(shown.split())
+
+
+def said(path: Path) -> str:
+    """What `inspect` prints last, of TensorRT."""
+    return inspect(path).stdout.splitlines()[-1]
+
+
+@pytest.fixture
+def lacking(tmp_path: Path) -> Path:
+    """Bernoulli and two Unique, one in a branch of a function, which is no operator itself, as a parser inlines it."""
+    text = """<ir_version: 9, opset_import: ["": 17, "own": 1, "trt": 1]>
+    g (bool c, float[2] x) => (float[2] y) { b = Bernoulli(x) u = Unique(b) w = trt.Exp(u) y = own.pick(c, w) }
+    <domain: "own", opset_import: ["": 17]>
+    pick (c, x) => (y) {
+        y = If(c) <then_branch = t () => (float[2] a) { a = Unique(x) },
+                   else_branch = e () => (float[2] b) { b = Neg(x) }>
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "lacking.onnx")
+    return tmp_path / "lacking.onnx"
+
+
+@pytest.mark.usefixtures("doubled_core")
+def test_the_parser_that_is_installed_says_what_it_lacks(lacking: Path) -> None:
+    """Its release decides: a table of one release once answered for every other."""
+    version = native.load_tensorrt()["version"]
+    refused = {"Bernoulli": 1, "Unique": 2}
+    assert document(lacking)["tensorrt"] == {"version": version, "refused": refused, "reason": None}
+    held(said(lacking))
+    assert document("shapes-yolov10")["tensorrt"] == {"version": version, "refused": {}, "reason": None}
+    held(said(MODELS / "shapes-yolov10" / "shapes-yolov10.onnx"))
+
+
+@pytest.mark.usefixtures("doubled_core")
+@pytest.mark.parametrize("missing", ["native core", "GPU"])
+def test_where_no_parser_can_be_asked_nothing_is_said_of_operators(
+    missing: str, lacking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing == "GPU":
+        failing = native.native().DeviceFailure("No GPU can be used.")
+        monkeypatch.setattr(native.native(), "unsupported_operators", Mock(side_effect=failing))
+    else:
+        monkeypatch.setitem(sys.modules, native.MODULE, None)
+        native.native.cache_clear()
+    found = document(lacking)["tensorrt"]
+    assert (found["version"], found["refused"]) == (None, {})
+    assert missing in found["reason"]
+    held(said(lacking))
 
 
 def test_a_detector_is_recognised_as_eval_coco_does() -> None:
@@ -116,30 +157,12 @@ def test_a_detector_is_recognised_as_eval_coco_does() -> None:
     detector = found["detector"]
     assert (detector["family"], detector["classes"], detector["input_size"]) == ("yolov10", 8, [320, 320])
     assert len(detector["names"]) == 8
-    assert found["tensorrt"]["refused"] == []
     assert "yolov10, 8 classes with names, input 320x320" in inspect("shapes-yolov10").stdout
 
 
-def test_nodes_inside_others_are_counted_and_not_judged(tmp_path: Path) -> None:
-    text = """g (bool c, float[2] x) => (float[2] y) {
-        y = If(c) <then_branch = t () => (float[2] a) { a = Unique(x) },
-                   else_branch = e () => (float[2] b) { b = Identity(x) }>
-    }"""
-    found = document(write_onnx(tmp_path / "if.onnx", text))
-    assert found["tensorrt"]["nodes_inside_others"] == 2
-    assert found["operators"]["Unique"] == 1
-
-
-def test_nodes_of_functions_and_of_their_branches_are_inside_others(tmp_path: Path) -> None:
-    text = """<ir_version: 9, opset_import: ["": 17, "own": 1]>
-    g (bool c, float[2] x) => (float[2] y) { w = Exp(x) y = own.pick(c, w) }
-    <domain: "own", opset_import: ["": 17]>
-    pick (c, x) => (y) {
-        y = If(c) <then_branch = t () => (float[2] a) { a = Abs(x) }, else_branch = e () => (float[2] b) { b = Neg(x) }>
-    }"""
-    onnx.save(onnx.parser.parse_model(text), tmp_path / "function.onnx")
-    found = document(tmp_path / "function.onnx")
-    assert (found["nodes"], found["tensorrt"]["nodes_inside_others"]) == (5, 3)
+def test_nodes_of_functions_and_of_their_branches_are_counted(lacking: Path) -> None:
+    found = document(lacking)
+    assert (found["nodes"], found["operators"]["Unique"], found["operators"]["own::pick"]) == (7, 2, 1)
 
 
 def test_the_folder_of_a_language_model_is_told(tmp_path: Path) -> None:

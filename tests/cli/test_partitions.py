@@ -11,12 +11,12 @@ from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import held
 
-TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
+TRT, CPU = "TensorrtExecutionProvider", "CPUExecutionProvider"
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Conv, Relu, then a Unique that TensorRT does not import, then a Cast and a Mul; nodes without names."""
+    """Conv, Relu, then a Unique and a Mul; nodes without names."""
     import numpy as np
 
     text = "g (float[1,1,8,8] x) => (float[found] y) { c = Conv(x, w) r = Relu(c) u = Unique(r) y = Mul(u, two) }"
@@ -24,59 +24,36 @@ def model(tmp_path: Path) -> Path:
     return write_onnx(tmp_path / "m.onnx", text, weights)
 
 
-def test_a_prediction_is_marked_and_says_why(model: Path, tmp_path: Path) -> None:
-    document = json_of("partitions", model, "--predict", "--output", tmp_path / "run")
-    assert document["source"] == "predicted"
-    assert "neither TensorRT nor ONNX Runtime was asked" in document["basis"]
-    assert document["nodes_by_provider"] == {CUDA: 1, TRT: 3}
-    (fallen,) = document["fallen_out"]
-    assert fallen["operator"] == "Unique"
-    assert fallen["reason"].startswith("operator")
-    assert fallen["shapes"] == [[1, 2, 6, 6]]
-    assert [part["nodes"] for part in document["subgraphs"]] == [2, 1, 1]
+def test_the_runtime_is_asked(model: Path, tmp_path: Path) -> None:
+    document = json_of("partitions", model, "--backend", "ort-cpu", "--output", tmp_path / "run")
+    assert document["nodes_by_provider"] == {CPU: 4}
+    assert document["fallen_out"] == []
+    assert [part["nodes"] for part in document["subgraphs"]] == [4]
     assert json.loads((tmp_path / "run" / "partitions.json").read_text())["nodes"] == document["nodes"]
     drawing = ET.fromstring((tmp_path / "run" / "partitions.svg").read_text())
     assert drawing.tag.endswith("svg")
 
 
-def test_excluded_operators_and_small_subgraphs_fall_out(model: Path, tmp_path: Path) -> None:
-    words = ("--predict", "--exclude", "Relu", "--min-subgraph-size", 2, "--output", tmp_path / "run")
-    reasons = {node["operator"]: node["reason"] for node in json_of("partitions", model, *words)["fallen_out"]}
-    assert reasons["Relu"].startswith("excluded")
-    assert reasons["Conv"].startswith("size: its subgraph has 1 node, fewer than the minimum of 2")
-
-
-def test_the_runtime_is_asked_where_it_can_serve(model: Path, tmp_path: Path) -> None:
-    document = json_of("partitions", model, "--backend", "ort-cpu", "--output", tmp_path / "run")
-    assert document["source"] == "assigned"
-    assert document["nodes_by_provider"] == {CPU: 4}
-    assert document["fallen_out"] == []
-
-
 def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
-    printed = stdout_of("partitions", model, "--predict", "--output", tmp_path / "run")
-    assert printed.startswith("PREDICTED: TensorrtExecutionProvider")
+    printed = stdout_of("partitions", model, "--backend", "ort-cpu", "--output", tmp_path / "run")
+    assert printed.startswith("CPUExecutionProvider (onnxruntime ")
     assert "Unique" in printed
     assert "Run directory:" in printed
 
 
 @pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
-def test_without_the_provider_the_error_names_the_library_and_the_prediction(
-    model: Path, gpus: Callable[..., None]
-) -> None:
+def test_without_the_provider_the_error_names_the_library(model: Path, gpus: Callable[..., None]) -> None:
     gpus("9.0")
-    said = stderr_of("partitions", model, code=3)
-    held(said)
+    held(stderr_of("partitions", model, code=3))
 
 
 @pytest.mark.parametrize(
     "words",
     [
         ["--backend", "trt"],
-        ["--backend", "ort-cpu", "--predict"],
         ["--backend", "ort-cpu", "--exclude", "Relu"],
         ["--backend", "ort-cuda", "--min-subgraph-size", "5"],
-        ["--predict", "--exclude", "Rellu"],
+        ["--exclude", "Rellu"],
     ],
 )
 def test_what_does_not_fit_is_refused(model: Path, words: list[str]) -> None:
@@ -84,7 +61,7 @@ def test_what_does_not_fit_is_refused(model: Path, words: list[str]) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    held(stderr_of("partitions", tmp_path / "none.onnx", "--predict"))
+    held(stderr_of("partitions", tmp_path / "none.onnx"))
 
 
 @pytest.mark.parametrize("external", [False, True])

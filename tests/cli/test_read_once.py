@@ -118,8 +118,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "quantize fp16": ("quantize", "model.onnx", "--to", "fp16", "-o", "out.onnx"),
     "quantize int8": ("quantize", "model.onnx", "--to", "int8", "--calibration", "samples.npy", "-o", "out.onnx"),
     "sensitivity": ("sensitivity", "model.onnx", "--to", "int8", "--calibration", "samples.npy"),
-    "partitions": ("partitions", "model.onnx", "--predict"),
-    "partitions ort-cpu": ("partitions", "model.onnx", "--backend", "ort-cpu"),
+    "partitions": ("partitions", "model.onnx", "--backend", "ort-cpu"),
     "profile": ("profile", "model.onnx", "--backend", "ort-cpu", "--shape", "x:1x3x8x8"),
     "decide": ("decide", "model.onnx", *DECIDE, "--precisions", "fp32,fp16,int8", "--repetitions", 0),
 }

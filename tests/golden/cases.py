@@ -103,14 +103,13 @@ CASES = {
         "--expect out/infer-expected/outputs --output OUT",
         jumps=True,
     ),
-    "inspect-detector": Case(f"inspect {DETECTOR}"),
-    "inspect-encoder": Case(f"inspect {ENCODER}"),
-    "inspect-int8": Case("inspect out/quantize-int8/made.onnx"),
+    "inspect-detector": Case(f"inspect {DETECTOR}", machine=("tensorrt",)),
+    "inspect-encoder": Case(f"inspect {ENCODER}", machine=("tensorrt",)),
+    "inspect-int8": Case("inspect out/quantize-int8/made.onnx", machine=("tensorrt",)),
     "inspect-llm": Case(f"inspect {LLM}"),
-    "inspect-nvfp4": Case("inspect out/quantize-nvfp4/made.onnx"),
+    "inspect-nvfp4": Case("inspect out/quantize-nvfp4/made.onnx", machine=("tensorrt",)),
     "make-contract": Case(f"make-contract {ENCODER} -o OUT/contract.json", files=("contract.json",)),
     "partitions": Case(f"partitions {DETECTOR} --backend ort-cpu --output OUT"),
-    "partitions-predicted": Case(f"partitions {ENCODER} --predict --output OUT"),
     "predict": Case(f"predict {DETECTOR} scenes --limit 3 --backend ort-cpu --output OUT"),
     "profile": Case(
         f"profile {DETECTOR} --backend ort-cpu --iterations 1 --warmup 1 --output OUT", machine=("summary",)

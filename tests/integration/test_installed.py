@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "gate gate.yaml": (0,),
     "export bench --to prometheus -o exported-figures": (0,),
     "profile m.onnx --backend ort-cpu --iterations 2 --warmup 1": (0,),
-    "partitions shapes-yolov10 --predict": (0,),
+    "partitions shapes-yolov10 --backend ort-cpu": (0,),
     "sanitize-onnx m.onnx -o sane.onnx": (0,),
     "quantize m.onnx --to int8 --calibration x.npy": (0,),
     "sensitivity m.onnx --to int8 --calibration x.npy": (0,),

@@ -133,6 +133,11 @@ def drain_log() -> list[tuple[str, str]]:
     return [("info", "a line of the log")]
 
 
+def unsupported_operators(op_types: Sequence[str]) -> list[str]:
+    """The parser's table has no domains: a name with one is in none."""
+    return [name for name in op_types if name in ("Bernoulli", "Unique") or "::" in name]
+
+
 class BuilderHold:
     """`held` counts those that are open."""
 

@@ -54,7 +54,7 @@ class MyBackend(Backend):
         index = Model.open(request.model).index
         count = len(index.nodes)
         basis = "my-runtime has one provider"
-        return make_partitions(index, self.name, [self.name] * count, [""] * count, source="assigned", basis=basis)
+        return make_partitions(index, self.name, [self.name] * count, [""] * count, basis=basis)
 
     def reproduction(self, options, provenance):
         """For `verify --bisect`: a script that needs the runtime alone."""

@@ -4,11 +4,10 @@ import onnx
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.onnx_text import parse_onnx, write_onnx
-from tests.texts import held
 
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
-from trt_workbench.model.partitions import make_partitions, split_small
+from trt_workbench.model.partitions import make_partitions
 
 A, B = "A", "B"
 
@@ -27,7 +26,7 @@ def chain(edges: list[tuple[str, str]], count: int) -> GraphIndex:
 
 def test_neighbours_join_and_borders_are_named() -> None:
     index = chain([("n0", "n1"), ("n1", "n2"), ("n2", "n3")], 4)
-    found = make_partitions(index, A, [A, A, B, A], ["", "", "why", ""], source="assigned", basis="test")
+    found = make_partitions(index, A, [A, A, B, A], ["", "", "why", ""], basis="test")
     assert [(part.provider, part.nodes) for part in found.subgraphs] == [(A, 2), (B, 1), (A, 1)]
     assert found.subgraphs[0].inputs == ({"name": "x", "dtype": "float32", "shape": [2, 3], "size_bytes": 24},)
     assert [border["name"] for border in found.subgraphs[0].outputs] == ["n1_out"]
@@ -42,22 +41,14 @@ def test_neighbours_join_and_borders_are_named() -> None:
 def test_a_subgraph_never_depends_on_itself_through_another() -> None:
     # n0 feeds n2 directly and by way of n1, which is elsewhere: n0 and n2 cannot be one engine
     index = chain([("n0", "n1"), ("n1", "n2"), ("n0", "n2")], 3)
-    found = make_partitions(index, A, [A, B, A], ["", "x", ""], source="assigned", basis="test")
+    found = make_partitions(index, A, [A, B, A], ["", "x", ""], basis="test")
     assert len(found.subgraphs) == 3
 
 
 def test_groups_that_the_runtime_reports_are_kept() -> None:
     index = chain([("n0", "n1"), ("n1", "n2")], 3)
-    found = make_partitions(index, A, [A, A, A], [""] * 3, source="assigned", basis="test", groups=[7, 7, 8])
+    found = make_partitions(index, A, [A, A, A], [""] * 3, basis="test", groups=[7, 7, 8])
     assert [part.nodes for part in found.subgraphs] == [2, 1]
-
-
-def test_small_subgraphs_move_and_say_so() -> None:
-    index = chain([("n0", "n1"), ("n1", "n2"), ("n2", "n3")], 4)
-    providers, reasons = [A, A, B, A], ["", "", "why", ""]
-    split_small(index, providers, reasons, A, B, 2)
-    assert providers == [A, A, B, B]
-    held(reasons[3])
 
 
 @given(st.data())
@@ -67,7 +58,7 @@ def test_subgraphs_form_no_cycle(data: st.DataObject) -> None:
     edges = data.draw(st.lists(st.sampled_from(pairs), unique=True, max_size=20))
     providers = data.draw(st.lists(st.sampled_from([A, B]), min_size=count, max_size=count))
     index = chain(edges, count)
-    found = make_partitions(index, A, providers, [""] * count, source="assigned", basis="test")
+    found = make_partitions(index, A, providers, [""] * count, basis="test")
     label = {node.name: node.subgraph for node in found.nodes}
     assert sum(part.nodes for part in found.subgraphs) == count
     after: dict[int, set[int]] = {}
@@ -95,4 +86,4 @@ def test_nodes_without_a_name_get_one_and_constants_are_no_nodes(tmp_path: Path)
     assert index.renamed
     assert index.facts("a").shape == ("n", 3)
     assert index.facts("a").size_bytes is None
-    assert index.use(0).constant_inputs == (False, True)
+    assert index.constants == {"c"}

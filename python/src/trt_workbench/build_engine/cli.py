@@ -229,8 +229,6 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
         if value not in (None, False, [], {}):  # the rest is left to TensorRT
             table.add_row(name, escape(json.dumps(value)))
     console.print(table)
-    for node in document["may_refuse"]:
-        print_line(console, f"TensorRT may refuse: {node}")
     for sentence in (*document["missing"], document["conclusion"]):
         print_line(console, sentence)
 

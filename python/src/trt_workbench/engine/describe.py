@@ -30,7 +30,6 @@ def request_document(prepared: PreparedBuild) -> dict[str, Any]:
         "cache_key": digest,
         "plan": where,
         "is_cached": prepared.cached is not None,
-        "may_refuse": prepared.model.index.refused(),
         "missing": [str(missing) for missing in prepared.target.missing],
         "conclusion": _conclusion(prepared, where),
     }

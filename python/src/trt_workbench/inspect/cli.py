@@ -33,7 +33,8 @@ def inspect(
 ) -> None:
     """Describe a model or an engine without running it.
 
-    A model: inputs, outputs, detector family, types, quantisation, operators, and those that TensorRT may refuse.
+    A model: inputs, outputs, detector family, types, quantisation, operators, and those that the installed TensorRT
+    lacks.
     An engine: its manifest and the output of TensorRT's engine inspector.
     """
     if not model.is_dir() and model.suffix != ".onnx":
@@ -81,19 +82,18 @@ def _show_model(document: dict[str, Any]) -> None:
     for name, count in document["operators"].items():
         operators.add_row(escape(name), str(count))
     console.print(tensors, _properties(_facts(document)), operators)
-    refused = document["tensorrt"]["refused"]
-    if refused:
-        table = Table("operator", "nodes", "why", "example", title="What TensorRT may refuse")
-        for row in refused:
-            table.add_row(escape(row["operator"]), str(row["nodes"]), escape(row["reason"]), escape(row["named"][0]))
-        console.print(table)
-    else:
-        print_line(console, "TensorRT: no known restriction of its ONNX parser applies to any node.")
-    if inner := document["tensorrt"]["nodes_inside_others"]:
-        print_line(
-            console, f"{counted(inner, 'node')} inside others (If, Loop, functions) not included in that prediction."
-        )
-    print_line(console, f"Prediction from: {document['tensorrt']['basis']}")
+    print_line(console, _parser(document["tensorrt"]))
+
+
+def _parser(asked: dict[str, Any]) -> str:
+    """Return what TensorRT's parser says of the operators."""
+    if asked["version"] is None:
+        return "TensorRT's parser cannot be asked here. `trtw check-target` compiles for RTX cards without a GPU."
+    parser = f"The parser of TensorRT {asked['version']}"
+    if not asked["refused"]:
+        return f"{parser} imports every operator. It checks types, shapes and attributes when an engine is built."
+    lacks = ", ".join(f"{name} ({counted(nodes, 'node')})" for name, nodes in asked["refused"].items())
+    return f"{parser} does not import {lacks}, unless a plugin does."
 
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.input_files import open_regular, parse_json
+from trt_workbench.engine.parser import ask_parser
 from trt_workbench.model.facts import QUANTIZERS, ModelTensor
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.opened import Model, checked_on_error
-from trt_workbench.model.partitions import PartitionRequest
 from trt_workbench.model.proto import STANDARD
 from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.walking import all_graphs
 from trt_workbench.vision import ADVICE, family_of
 
-# Names of nodes that are listed of an operator; the rest is counted.
-_NAMED = 5
 _LONGEST_HEADER = 100_000_000  # bytes, safetensors' own limit
 _COUNTERS = ("INT64", "INT32", "UINT64", "UINT32", "BOOL", "STRING", "UNDEFINED")
 
@@ -41,9 +39,8 @@ def model_facts(path: Path) -> dict[str, Any]:
 
 def _facts(opened: Model) -> dict[str, Any]:
     path, facts, model = opened.path, opened.facts, opened.proto
-    nodes = sum(facts.operators.values())  # those in subgraphs and functions, of which nothing is predicted, included
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "kind": "model",
         "model": str(path),
         "sha256": opened.sha256,
@@ -58,9 +55,9 @@ def _facts(opened: Model) -> dict[str, Any]:
         "precision": read_precision(opened).document(),
         "quantizers": {name: facts.operators[name] for name in sorted(QUANTIZERS & facts.operators.keys())},
         "parameters": _parameters(model),
-        "nodes": nodes,
+        "nodes": sum(facts.operators.values()),
         "operators": dict(sorted(facts.operators.items(), key=lambda one: (-one[1], one[0]))),
-        "tensorrt": {**_refused(path), "nodes_inside_others": nodes - len(model.graph.node)},
+        "tensorrt": asdict(ask_parser(opened)),
         "external_files": [
             {"file": name, "size_bytes": file.stat().st_size}
             for name, file in zip(facts.external_locations, opened.external_files, strict=True)
@@ -122,20 +119,6 @@ def _parameters(model: onnx.ModelProto) -> int:
     counters = {onnx.TensorProto.DataType.Value(name) for name in _COUNTERS}
     held = (tensor for tensor in all_tensors(model, all_graphs(model)) if tensor.data_type not in counters)
     return sum(math.prod(tensor.dims) for tensor in held)
-
-
-def _refused(path: Path) -> dict[str, Any]:
-    """Return the operators that TensorRT leaves out, as far as its parser documents it, and the basis of that."""
-    found = OrtTrtBackend().partitions(PartitionRequest(path, predict=True))
-    nodes: dict[tuple[str, str], list[str]] = {}
-    for node in found.nodes:
-        if node.reason:
-            nodes.setdefault((node.operator, node.reason), []).append(node.name)
-    rows = [
-        {"operator": operator, "reason": reason, "nodes": len(names), "named": names[:_NAMED]}
-        for (operator, reason), names in nodes.items()
-    ]
-    return {"basis": found.basis, "refused": rows}
 
 
 def _stored(file: Path) -> Iterable[tuple[str, int]]:

@@ -34,9 +34,6 @@ def partitions(
     model: Annotated[Path, typer.Argument(help="ONNX file.")],
     *,
     backend: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
-    predict: Annotated[
-        bool, typer.Option("--predict", help="Predict from documentation what ort-trt would take; needs no GPU.")
-    ] = False,
     min_subgraph_size: Annotated[int, typer.Option(min=1, help="Fewest nodes of a TensorRT subgraph.")] = 1,
     exclude: Annotated[str, typer.Option(help="Operators to keep from TensorRT, separated by commas.")] = "",
     output: OutputOption = None,
@@ -47,8 +44,7 @@ def partitions(
 
     The subgraphs, their borders and the nodes on other providers, as a table, JSON and a drawn graph.
 
-    ONNX Runtime reports its actual assignment. Where its provider is not available, --predict predicts one from the
-    documentation of TensorRT's parser and marks it as a prediction.
+    ONNX Runtime reports its own assignment, so the provider must be available here.
     """
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.core.directory import run_directory
@@ -59,11 +55,11 @@ def partitions(
 
     opened = Model.open(model)
     with checked_on_error(opened):
-        found = get_backend(backend).partitions(PartitionRequest(model, predict, min_subgraph_size, parts(exclude)))
+        found = get_backend(backend).partitions(PartitionRequest(model, min_subgraph_size, parts(exclude)))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)
-        directory = run.commit("complete", nodes=len(found.nodes), source=found.source)
+        directory = run.commit("complete", nodes=len(found.nodes))
     drawing = draw(
         directory,
         lambda place: draw_partitions(found, opened.index, place / "partitions.svg"),
@@ -82,7 +78,7 @@ def _show(found: Partitions, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
-    say(f"{found.source.upper()}: {found.asked} ({found.basis})")
+    say(f"{found.asked} ({found.basis})")
     table = Table("subgraph", "provider", "nodes", "operators", "in", "out", title="Subgraphs")
     for number, part in enumerate(found.subgraphs[:_LISTED]):
         operators = ", ".join(f"{name} {count}" for name, count in list(part.operators.items())[:6])

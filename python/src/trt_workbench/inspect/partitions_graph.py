@@ -61,7 +61,7 @@ def _draw(partitions: Partitions, index: GraphIndex, path: Path) -> None:
             rotation=25,
         )
     borders = len(partitions.subgraphs)
-    axes.set_title(f"{partitions.asked}, {partitions.source}: {counted(borders, 'subgraph')}", loc="left", fontsize=10)
+    axes.set_title(f"{partitions.asked}: {counted(borders, 'subgraph')}", loc="left", fontsize=10)
     axes.set_xlabel("depth (longest path from an input, nodes)")
     axes.set_yticks([])
     axes.spines[["left", "right", "top"]].set_visible(False)

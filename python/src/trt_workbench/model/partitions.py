@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.counts import counted
 from trt_workbench.model.index import GraphIndex
 
 
@@ -18,13 +17,11 @@ class PartitionRequest:
 
     Attributes:
         model: ONNX file.
-        predict: use documents where the runtime cannot be asked.
         minimum: fewest nodes of a TensorRT subgraph.
         exclude: operators kept from TensorRT.
     """
 
     model: Path
-    predict: bool = False
     minimum: int = 1
     exclude: tuple[str, ...] = ()
 
@@ -71,14 +68,12 @@ class Partitions:
 
     Attributes:
         asked: the provider that was asked for.
-        source: "assigned" if the runtime was asked, "predicted" if documents were.
-        basis: what the statement rests on.
+        basis: who was asked, and how.
         nodes: in the order of the file.
         subgraphs: in the order in which they first occur.
     """
 
     asked: str
-    source: str
     basis: str
     nodes: tuple[PlacedNode, ...]
     subgraphs: tuple[Subgraph, ...]
@@ -90,9 +85,8 @@ class Partitions:
     def document(self) -> dict[str, Any]:
         """Return everything as one JSON document."""
         return {
-            "schema_version": 1,
+            "schema_version": 2,
             "provider_asked": self.asked,
-            "source": self.source,
             "basis": self.basis,
             "nodes_by_provider": self.counts(),
             "subgraphs": [asdict(subgraph) for subgraph in self.subgraphs],
@@ -107,7 +101,6 @@ def make_partitions(
     providers: Sequence[str],
     reasons: Sequence[str],
     *,
-    source: str,
     basis: str,
     groups: Sequence[int | None] = (),
 ) -> Partitions:
@@ -118,8 +111,7 @@ def make_partitions(
         asked: the provider that was asked for.
         providers: of each node, in the order of the file.
         reasons: why a node is not with `asked`, "" where it is.
-        source: "assigned" or "predicted".
-        basis: what the statement rests on.
+        basis: who was asked, and how.
         groups: subgraph of each node as the runtime reported it, None where it did not.
     """
     labels = _labels(index, providers, groups)
@@ -139,21 +131,7 @@ def make_partitions(
     )
     count = max(labels, default=-1) + 1
     subgraphs = tuple(_subgraph(index, labels, label, providers) for label in range(count))
-    return Partitions(asked, source, basis, nodes, subgraphs)
-
-
-def split_small(
-    index: GraphIndex, providers: list[str], reasons: list[str], asked: str, fallback: str, minimum: int
-) -> None:
-    """Move subgraphs of `asked` with fewer than `minimum` nodes to `fallback`, and say why."""
-    labels = _labels(index, providers, ())
-    sizes = Counter(labels)
-    for place, label in enumerate(labels):
-        if providers[place] == asked and sizes[label] < minimum:
-            providers[place] = fallback
-            reasons[place] = (
-                f"size: its subgraph has {counted(sizes[label], 'node')}, fewer than the minimum of {minimum}"
-            )
+    return Partitions(asked, basis, nodes, subgraphs)
 
 
 def _labels(index: GraphIndex, providers: Sequence[str], groups: Sequence[int | None]) -> list[int]:

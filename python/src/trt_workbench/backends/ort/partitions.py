@@ -1,4 +1,4 @@
-"""Where a model's nodes go: from ONNX Runtime where it can serve, else predicted from documentation and marked so."""
+"""Where a model's nodes go, as ONNX Runtime assigned them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -15,13 +15,13 @@ from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort.libraries import preload
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.engine.parser import ask_parser
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
-from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions, split_small
+from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions
 from trt_workbench.model.proto import operator_name
 from trt_workbench.model.shape_nodes import NodeKey, shape_nodes
-from trt_workbench.model.tensorrt_operators import SOURCE, why_not
 from trt_workbench.model.weights import is_in_own_file, put_back
 
 if TYPE_CHECKING:
@@ -135,23 +135,15 @@ def ort_partitions(backend: OrtBackend, request: PartitionRequest) -> Partitions
     provider = backend.provider
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
         raise UsageProblem(f"--exclude and --min-subgraph-size are options of ort-trt; {backend.name} has neither.")
-    index = Model.open(request.model).index
+    model = Model.open(request.model)
+    index = model.index
     operators = {index.operator(place) for place in range(len(index.nodes))}
     if unknown := [name for name in request.exclude if name not in operators]:
         raise UsageProblem(
             f"The model has no operator {unknown[0]!r} to exclude; {did_you_mean(unknown[0], sorted(operators))}"
         )
-    if request.predict:
-        return _predicted(request, index, provider)
-    if provider != CPU_PROVIDER:
-        found = backend.availability()
-        if not found.ok:
-            hint = " --predict makes a prediction from documentation instead." if provider == TENSORRT_PROVIDER else ""
-            raise ComponentMissing(f"{provider} is not available: {found.reason} {found.fix}{hint}")
-    return _assigned(request, index, provider)
-
-
-def _assigned(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
+    if provider != CPU_PROVIDER and not (found := backend.availability()).ok:
+        raise ComponentMissing(f"{provider} is not available: {found.reason} {found.fix}")
     import onnxruntime as ort
 
     assignment = _ask(ort, request, index, provider)
@@ -166,9 +158,9 @@ def _assigned(request: PartitionRequest, index: GraphIndex, provider: str) -> Pa
                 groups[names[name]] = number if group.provider == TENSORRT_PROVIDER else None
     # constants are folded into their users before nodes are assigned
     placed = [name or "folded" for name in providers]
-    reasons = _reasons(request, index, provider, placed)
+    reasons = _reasons(request, model, provider, placed)
     basis = f"onnxruntime {ort.__version__}, without its own rewrites, asked for its graph assignment"
-    return make_partitions(index, provider, placed, reasons, source="assigned", basis=basis, groups=groups)
+    return make_partitions(index, provider, placed, reasons, basis=basis, groups=groups)
 
 
 def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) -> Assignment:
@@ -205,67 +197,25 @@ def _provider_options(request: PartitionRequest, provider: str) -> dict[str, str
     return options
 
 
-def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
-    if provider != TENSORRT_PROVIDER:
-        raise UsageProblem(
-            f"Only TensorRT's assignment can be predicted, from its parser's documentation; {provider} itself must "
-            "be asked."
-        )
-    asked = _asked_parser(index)
-    reasons = [_tensorrt_reason(request, index, place, asked) for place in range(len(index.nodes))]
-    providers = [CUDA_PROVIDER if reason else TENSORRT_PROVIDER for reason in reasons]
-    split_small(index, providers, reasons, TENSORRT_PROVIDER, CUDA_PROVIDER, request.minimum)
-    parser = (
-        f"operators by the parser of TensorRT {asked.version} here; ONNX Runtime was not asked"
-        if asked
-        else "neither TensorRT nor ONNX Runtime was asked"
-    )
-    basis = f"{SOURCE}; {parser}"
-    return make_partitions(index, provider, providers, reasons, source="predicted", basis=basis)
-
-
-class _Parser(NamedTuple):
-    version: str
-    refused: frozenset[str]  # operators
-
-
-def _asked_parser(index: GraphIndex) -> _Parser | None:
-    """Ask TensorRT's parser, where the native core can open it, which operators it rejects; None where it cannot."""
-    from trt_workbench.engine.native import load_tensorrt, require
-    from trt_workbench.engine.native import translated as native_errors
-
-    operators = sorted({index.operator(place) for place in range(len(index.nodes))})
-    try:
-        status = load_tensorrt()
-        with native_errors():
-            refused = frozenset(require("unsupported_operators")(operators))
-    except WorkbenchError:
-        return None
-    return _Parser(str(status["version"]), refused)
-
-
-def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed: Sequence[str]) -> list[str]:
+def _reasons(request: PartitionRequest, model: Model, provider: str, placed: Sequence[str]) -> list[str]:
+    index = model.index
     shapes = shape_nodes(index.model.graph)
+    # ONNX Runtime does not say why TensorRT left a node out; its parser does, where it is an operator
+    lacks = ask_parser(model) if provider == TENSORRT_PROVIDER and set(placed) - {provider, "folded"} else None
     reasons = []
     for place, where in enumerate(placed):
-        node = index.nodes[place]
+        node, operator = index.nodes[place], index.operator(place)
         if where in (provider, "folded"):
             reasons.append("")
-        elif provider == TENSORRT_PROVIDER:
-            reasons.append(_tensorrt_reason(request, index, place) or "unknown: the runtime does not say why")
-        elif (index.operator(place), node.name) in shapes:
+        elif operator in request.exclude:
+            reasons.append(f"excluded: {operator} is excluded from TensorRT (trt_op_types_to_exclude)")
+        elif lacks and operator in lacks.refused:
+            reasons.append(f"operator: the parser of TensorRT {lacks.version} does not import it")
+        elif lacks:
+            reasons.append("unknown: the runtime does not say why")
+        elif (operator, node.name) in shapes:
             reasons.append("shape: it computes shapes, which ONNX Runtime keeps on the CPU")
         else:
-            types = ", ".join(kind or "?" for kind in index.use(place).input_types)
-            reasons.append(f"operator or dtype: {provider} has no kernel of {index.operator(place)} for {types}")
+            types = ", ".join(index.facts(name).dtype or "?" for name in node.input)
+            reasons.append(f"operator or dtype: {provider} has no kernel of {operator} for {types}")
     return reasons
-
-
-def _tensorrt_reason(request: PartitionRequest, index: GraphIndex, place: int, asked: _Parser | None = None) -> str:
-    if index.operator(place) in request.exclude:
-        return f"excluded: {index.operator(place)} is excluded from TensorRT (trt_op_types_to_exclude)"
-    if asked and index.operator(place) in asked.refused:
-        return f"operator: TensorRT's parser here does not import it (release {asked.version})"
-    reason = why_not(index.use(place))
-    # the parser itself knows better than its documents
-    return "" if asked and reason.startswith("operator") else reason

@@ -230,13 +230,16 @@ def _operators(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _findings(model: onnx.ModelProto) -> list[str]:
-    """Return what TensorRT's documents rule out, and integers that its older versions would clamp."""
+    """Return what TensorRT computes in another type or clamps, and every If that stays."""
     light = onnx.ModelProto()
     light.CopyFrom(model)
     index = GraphIndex(onnx.shape_inference.infer_shapes(light))
-    found = index.refused()
-    places = [place for place in range(len(index.nodes)) if "float64" in index.use(place).input_types]
-    if wide := [f"{index.operator(place)} {index.nodes[place].name}" for place in places]:
+    found = []
+    if wide := [
+        f"{index.operator(place)} {node.name}"
+        for place, node in enumerate(index.nodes)
+        if "float64" in {index.facts(name).dtype for name in node.input}
+    ]:
         more = f" and {len(wide) - 1} more" if wide[1:] else ""
         found.append(
             f"{wide[0]}{more} in fp64, which TensorRT converts to fp32: it may not represent all of their values "
