@@ -33,8 +33,7 @@ set(TRTW_CUDA_SOURCES
   src/device/memory.cpp
   src/device/readers.cpp
   src/device/status.cpp
-  src/device/stream.cpp
-  src/vision/jpeg_decoder.cpp)
+  src/device/stream.cpp)
 
 # nvcc. Its host compiler may have another standard library than CXX: none of that library's types in what links them.
 set(TRTW_KERNEL_SOURCES

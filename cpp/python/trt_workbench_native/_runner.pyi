@@ -154,12 +154,12 @@ class ImageBatch:
 
     The input's shape is [len(images), 3, H, W], or [len(images), H, W, 3] for "nhwc". The images are copied before
     `run` or `submit` returns, but those in page-locked memory (of `pinned_empty`, or locked by anyone else) are read
-    by the GPU from there and must stay as they are until the call is waited for, as must a DeviceArray, which is read
-    where it lies. Images whose pixels do not lie side by side, such as mirrored ones, are copied when the batch is
-    made. Needs a core with CUDA kernels; ComponentMissing is raised by the run otherwise.
+    by the GPU from there and must stay as they are until the call is waited for. Images whose pixels do not lie side by
+    side, such as mirrored ones, are copied when the batch is made. Needs a core with CUDA kernels; ComponentMissing is
+    raised by the run otherwise.
     """
 
-    def __init__(self, images: Sequence[Image | DeviceArray], spec: LetterboxSpec) -> None:
+    def __init__(self, images: Sequence[Image], spec: LetterboxSpec) -> None:
         """Raise UsageProblem for an empty list or an image that is not uint8 [H, W, 3]."""
     def __len__(self) -> int: ...
     @property
@@ -173,40 +173,8 @@ class Letterbox:
 
     def __init__(self, spec: LetterboxSpec, *, device: int = -1) -> None:
         """Raise DeviceFailure without a usable GPU."""
-    def __call__(self, images: Sequence[Image | DeviceArray]) -> DeviceArray:
+    def __call__(self, images: Sequence[Image]) -> DeviceArray:
         """Return a new array [N, 3, H, W] or [N, H, W, 3] of the spec's dtype. Raises UsageProblem, DeviceFailure."""
-
-class JpegDecoder:
-    """Decodes JPEG files on a GPU by NVIDIA's nvJPEG; absent from a core that was built without CUDA.
-
-    Calls of several threads go on side by side. The memory of an image that is gone is used for another one.
-    """
-
-    def __init__(self, library: str, *, device: int = -1) -> None:
-        """Open the library.
-
-        Args:
-            library: its file, or a name for the loader to look up, such as "libnvjpeg.so.12".
-            device: index of the GPU; negative for the one that is selected.
-
-        Raises:
-            ComponentMissing: it cannot be opened, or does not serve this GPU or its driver.
-            DeviceFailure: there is no such GPU.
-        """
-    def __call__(self, file: bytes) -> DeviceArray | None:
-        """Return the pixels as they are stored, uint8 [height, width, 3] in BGR, complete.
-
-        None of a file that nvJPEG does not decode: a grey one, or CMYK, another format, most damaged ones. An
-        orientation in EXIF data is not applied, and a file that stores RGB is decoded as if it stored YCbCr.
-
-        Raises:
-            DeviceFailure: the device failed, or is out of memory (OutOfMemory).
-        """
-    @property
-    def device(self) -> int: ...
-    @property
-    def version(self) -> str:
-        """Of the library, such as "12.4.0"."""
 
 # ---- boxes of detectors ----------------------------------------------------------------------------
 FoundBoxes: TypeAlias = tuple[HostArray, ...] | None

@@ -5,10 +5,8 @@
 #include "bindings.hpp"
 #include "trtw/error.hpp"
 
-#ifdef TRTW_WITH_CUDA
-#include "bind_device_array.hpp"
-#endif
 #ifdef TRTW_WITH_KERNELS
+#include "bind_device_array.hpp"
 #include "device/scope.hpp"
 #include "trtw/detail/stream.hpp"
 #include "trtw/letterbox_gpu.hpp"
@@ -63,18 +61,14 @@ LetterboxSpec make_spec(LetterboxSpec spec, int height, int width) {
     return spec;
 }
 
-void require_image(bool is_image, const py::handle& array) {
+ImageView view_of(const py::array& array) {
+    const bool is_image = py::isinstance<py::array_t<std::uint8_t>>(array) && array.ndim() == 3 &&
+                          array.shape(2) == 3 && array.shape(0) > 0 && array.shape(1) > 0;
     if (!is_image) {
         throw UsageProblem("An image is a uint8 array of [height, width, 3] in BGR; got " +
-                           py::str(array.attr("dtype")).cast<std::string>() + " " +
+                           py::str(array.dtype()).cast<std::string>() + " " +
                            py::str(array.attr("shape")).cast<std::string>() + ".");
     }
-}
-
-ImageView view_of(const py::array& array) {
-    require_image(py::isinstance<py::array_t<std::uint8_t>>(array) && array.ndim() == 3 && array.shape(2) == 3 &&
-                      array.shape(0) > 0 && array.shape(1) > 0,
-                  array);
     return {static_cast<const std::uint8_t*>(array.data()), static_cast<int>(array.shape(0)),
             static_cast<int>(array.shape(1)), static_cast<std::ptrdiff_t>(array.strides(0))};
 }
@@ -90,33 +84,6 @@ py::array tight_pixels(const py::handle& value) {
         array = array.attr("copy")("C");
     }
     return array;
-}
-
-#ifdef TRTW_WITH_CUDA
-
-ImageView view_of(const DeviceArray& array, const py::handle& value) {
-    const Shape& shape = array.shape;
-    require_image(array.dtype == "uint8" && shape.size() == 3 && shape[2] == 3 && array.bytes > 0, value);
-    if (array.done) {
-        array.done->synchronize();
-    }
-    return {static_cast<const std::uint8_t*>(array.block->data()), static_cast<int>(shape[0]),
-            static_cast<int>(shape[1]), static_cast<std::ptrdiff_t>(shape[1] * 3), array.device};
-}
-
-#endif
-
-void add_image(ImageBatch& batch, const py::handle& image) {
-#ifdef TRTW_WITH_CUDA
-    if (py::isinstance<DeviceArray>(image)) {
-        batch.views.push_back(view_of(image.cast<const DeviceArray&>(), image));
-        batch.arrays.push_back(py::reinterpret_borrow<py::object>(image));
-        return;
-    }
-#endif
-    const py::array pixels = tight_pixels(image);
-    batch.views.push_back(view_of(pixels));
-    batch.arrays.push_back(pixels);
 }
 
 py::array letterbox_cpu(const py::object& image, const LetterboxSpec& spec) {
@@ -219,7 +186,8 @@ ImageBatch image_batch(const py::sequence& images, const LetterboxSpec& spec) {
     ImageBatch batch;
     batch.spec = spec;
     for (const py::handle image : images) {
-        add_image(batch, image);
+        batch.arrays.push_back(tight_pixels(image));
+        batch.views.push_back(view_of(batch.arrays.back()));
     }
     if (batch.views.empty()) {
         throw UsageProblem("A batch of images must have at least one image.");
@@ -253,7 +221,6 @@ void bind_vision(py::module_& m) {
         });
     bind_gpu(m);
     bind_head(m);
-    bind_jpeg(m);
 }
 
 } // namespace trtw::bindings

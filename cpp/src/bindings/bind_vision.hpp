@@ -12,15 +12,14 @@
 
 namespace trtw::bindings {
 
-/// The value of one input: views of arrays that this object keeps alive.
+/// The value of one input: views of numpy arrays that this object keeps alive.
 struct ImageBatch {
-    std::vector<pybind11::object> arrays;
+    std::vector<pybind11::array> arrays;
     std::vector<ImageView> views;
     LetterboxSpec spec;
 };
 
-/// Of numpy arrays, and of device arrays of this module. Throws UsageProblem for an empty list or for an array that is
-/// no uint8 [H, W, 3].
+/// Throws UsageProblem for an empty list or for an array that is no uint8 [H, W, 3].
 ImageBatch image_batch(const pybind11::sequence& images, const LetterboxSpec& spec);
 
 /// [count, 3, H, W] or [count, H, W, 3].
@@ -34,6 +33,5 @@ std::string element_name(Element element);
 pybind11::list boxes_of(const std::vector<FoundBoxes>& found, const HeadSpec& spec);
 
 void bind_head(pybind11::module_& m);
-void bind_jpeg(pybind11::module_& m);
 
 } // namespace trtw::bindings

@@ -72,7 +72,6 @@ void bind_engine(py::module_& m) {
 PYBIND11_MODULE(_core, m) {
     const auto& base = py::register_exception<trtw::Error>(m, "NativeError");
     py::register_exception<trtw::UsageProblem>(m, "UsageProblem", base);
-    py::register_exception<trtw::ComponentMissing>(m, "ComponentMissing", base);
     const auto& device = py::register_exception<trtw::DeviceFailure>(m, "DeviceFailure", base);
     py::register_exception<trtw::OutOfMemory>(m, "OutOfMemory", device);
     trtw::bindings::bind_device_array(m);

@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -642,39 +641,3 @@ def test_a_head_that_does_not_fit_the_engine_is_refused_by_the_call() -> None:
             detector.run({"x": ONES})
     with pytest.raises(native.UsageProblem, match="no output 'z'"):
         detector.run({"x": ONES}, outputs=["z"])
-
-
-# ---- images decoded on the device ------------------------------------------------------------------------
-
-NVJPEG = str(Path(native.__file__).parents[2] / "libtrtw_fake_nvjpeg.so")
-
-
-def jpeg(height: int, width: int, components: int = 3) -> bytes:
-    return bytes((0xFF, 0xD8, 0xFF, 0xC0, 0, 8, 8, 0, height, 0, width, components, 9))
-
-
-def test_a_decoded_image_is_an_array_on_the_device() -> None:
-    decoder = native.JpegDecoder(NVJPEG, device=1)
-    assert (decoder.version, decoder.device) == ("12.4.0", 1)
-    image = decoder(jpeg(5, 7))
-    assert (image.shape, image.dtype, image.device) == ((5, 7, 3), "uint8", 1)
-    expected = (13 * np.arange(5)[:, None] + 7 * np.arange(21) + 9).astype(np.uint8).reshape(5, 7, 3)
-    np.testing.assert_array_equal(image.numpy(), expected, strict=True)
-    assert decoder(jpeg(5, 7, 4)) is None
-    assert decoder(b"") is None
-    with pytest.raises(native.ComponentMissing, match="nvJPEG cannot be opened"):
-        native.JpegDecoder("libnvjpeg-that-is-not-there.so")
-
-
-def test_a_batch_takes_images_on_the_device_and_keeps_them() -> None:
-    decoder, spec = native.JpegDecoder(NVJPEG), native.LetterboxSpec(8, 16)
-    batch = native.ImageBatch([decoder(jpeg(5, 7)), np.zeros((4, 4, 3), np.uint8)], spec)
-    assert batch.shape == (2, 3, 8, 16)
-    taken = {decoder(jpeg(5, 7)).pointer for _ in range(3)}
-    assert len(taken) == 1  # the one that the batch keeps is not handed out again
-    kept = decoder(jpeg(5, 7))
-    del batch
-    assert decoder(jpeg(5, 7)).pointer not in (kept.pointer, *taken)
-    x = native.Runner(native.Engine.twice(), native.RunnerOptions()).run({"x": X}, device_outputs=True)["y"]
-    with pytest.raises(native.UsageProblem, match=r"got float32 \(4,\)"):
-        native.ImageBatch([x], spec)
