@@ -7,7 +7,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
 from tests.in_app import trtw
 
 from trt_workbench.backends.images import ImageTransform
@@ -93,7 +92,6 @@ def test_debug_shows_the_traceback(coco: Any) -> None:
         (["--precision", "fp16"], "fp16"),
         (["--preprocess", "device"], "--preprocess host"),
         (["--postprocess", "device"], "--postprocess host"),
-        (["--decode", "device"], "--decode host"),
     ],
     ids=" ".join,
 )
@@ -178,60 +176,3 @@ def test_boxes_are_found_on_the_device_where_the_session_offers_it(coco: Any, mo
 )
 def test_a_data_set_is_named_once(coco: Any, options: list[str], text: str) -> None:
     coco.assert_refused(coco.invoke(*options), text)
-
-
-def as_jpegs(coco: Any) -> None:
-    """The images as JPEG files but for one, and one of four components."""
-    for path in sorted(coco.images.iterdir())[1:]:
-        kind = {"mode": "CMYK"} if path.stem == "2" else {"mode": "RGB"}
-        Image.open(path).convert(**kind).save(path, "JPEG", quality=95)
-
-
-@pytest.mark.usefixtures("doubled_core")
-def test_images_are_decoded_on_the_device_and_the_record_says_by_what(
-    coco: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_jpegs(coco)
-    monkeypatch.setenv("TRTW_DOUBLE_JPEG", "0")
-    words = ["--backend", "trt", "--allow-unverified", "--json", "--no-report"]
-    host = json.loads(coco.invoke(*words).stdout)
-    rows = (coco.output / "predictions.json").read_text()
-    result = coco.invoke(*words, "--decode", "device")
-    metrics = json.loads(result.stdout)
-    assert "images are decoded and letterboxed on the device" in result.stderr
-    assert (host["settings"]["decode"], metrics["settings"]["decode"]) == ("host", "device")
-    assert "decoding" not in host
-    assert metrics["decoding"] == {
-        "library": "nvJPEG 12.4.0", "compared": 2, "max_difference": 0, "mean_difference": 0.0,
-        "on_device": 2, "on_host": 2,
-    }  # fmt: skip
-    assert (coco.output / "predictions.json").read_text() == rows
-    said = [note for note in metrics["notes"] if note not in host["notes"]]
-    assert ["decoded on the GPU by nvJPEG 12.4.0" in said[0], "The host decoded 2 of 4 images" in said[1]] == [
-        True,
-        True,
-    ]
-
-
-@pytest.mark.usefixtures("doubled_core")
-def test_a_decoder_on_the_device_that_cannot_serve_is_refused(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_jpegs(coco)
-    words = ["--backend", "trt", "--allow-unverified", "--decode", "device"]
-    coco.assert_refused(coco.invoke(*words), "JPEG files cannot be decoded on the device", exit_code=3)
-    monkeypatch.setenv("TRTW_DOUBLE_JPEG", "9")
-    coco.assert_refused(coco.invoke(*words), "mean difference of 9.00 grey levels", exit_code=1)
-    coco.assert_refused(coco.invoke(*words, "--preprocess", "host"), "only if it letterboxes them, too")
-
-
-@pytest.mark.usefixtures("doubled_core")
-def test_shards_count_together_what_the_device_decoded(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_jpegs(coco)
-    monkeypatch.setenv("TRTW_DOUBLE_JPEG", "1")
-    words = ["--backend", "trt", "--allow-unverified", "--no-report", "--batch", "1", "--decode", "device"]
-    for number in ("0/2", "1/2"):
-        place = ["--output", str(coco.root / f"shard-{number[0]}")]
-        assert coco.invoke(*words, "--shard", number, *place).exit_code == 0
-    shards = [coco.root / "shard-0", coco.root / "shard-1"]
-    assert trtw("merge", *shards, "--no-report", "--output", coco.root / "merged").exit_code == 0
-    decoding = json.loads((coco.root / "merged" / "metrics.json").read_text())["decoding"]
-    assert (decoding["compared"], decoding["on_device"], decoding["on_host"]) == (2, 2, 2)

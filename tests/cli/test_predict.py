@@ -203,19 +203,3 @@ def test_what_is_no_picture_is_refused(coco: CocoSetup) -> None:
         ("http://127.0.0.1:9/v.mp4", "no such file"),
     ):
         coco.assert_refused(predict(coco.model, source, "--output", coco.output), text)
-
-
-@pytest.mark.usefixtures("doubled_core")
-def test_images_are_decoded_on_the_device(coco: CocoSetup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTW_DOUBLE_JPEG", "1")
-    for path in sorted(coco.images.iterdir())[2:]:
-        path.with_suffix(".jpg").write_bytes(cv2.imencode(".jpg", cv2.imread(str(path)))[1].tobytes())
-        path.unlink()
-    words = ["predict", coco.model, coco.images, "--backend", "trt", "--allow-unverified", "--output", coco.output]
-    done = trtw(*words, "--decode", "device")
-    assert done.exit_code == 0, done.output
-    document = read_document(coco.output / "predict.json", Prediction)
-    assert document["settings"]["decode"] == "device"
-    found = document["decoding"]
-    assert (found["compared"], found["max_difference"], found["on_device"], found["on_host"]) == (2, 1, 2, 2)
-    assert len(list((coco.output / "pictures").iterdir())) == 4

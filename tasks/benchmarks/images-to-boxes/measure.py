@@ -203,8 +203,6 @@ def parts_of(session: Any, family: Any, settings: Any, ordinary: Any, locked: An
         "engine alone, input on the GPU": (lambda _: runner.run({name: tensor}, outputs=[]), runner.timing),
         "engine alone, input in the slot's buffer": (lambda _: runner.run({name: buffer}), runner.timing),
     }
-    if image := on_device(session, ordinary):
-        columns["image on the GPU"] = (boxes(image), detector.timing)
     records = [
         {"parts_of": column, "round": number, **parts(*columns[column])}
         for number in range(rounds)
@@ -219,19 +217,6 @@ def parts_of(session: Any, family: Any, settings: Any, ordinary: Any, locked: An
         print(f"{f'upload of {ordinary.nbytes} page-locked bytes alone':42}{upload * 1e3:>10.1f}")
         records.append({"parts_of": "upload alone", "bytes": ordinary.nbytes, "input_ms": upload})
     return records
-
-
-def on_device(session: Any, image: Any) -> Any:
-    """Return an image like this one on the GPU; None where nvJPEG is not there."""
-    import cv2
-
-    from trt_workbench.core.errors import ComponentMissing
-
-    try:
-        return session.jpeg_decoder()(cv2.imencode(".jpg", image)[1].tobytes())
-    except ComponentMissing as problem:
-        print(problem)
-        return None
 
 
 def parts(call: Call, timing: Callable[[], Any]) -> dict[str, float]:

@@ -10,14 +10,12 @@ stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it
 rows after the first are wrong. With "crash" the device fails in every call, with "abort" the process ends.
 TRTW_DOUBLE_BUILDS is a list of milliseconds: of the builds, counted by the lines of TRTW_DOUBLE_LOG, each gets the next
 as its latency and as the name of its tactic; with the fault "slow builds" those that take over 1 ms are wrong.
-TRTW_DOUBLE_JPEG is the number of grey levels by which nvJPEG's pixels are too bright; without it there is no such
-library. TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would capture,
+TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would capture,
 TRTW_DOUBLE_MODULES one that gets a line with the modules which the program had imported when an engine was called.
 """
 
 import collections
 import hashlib
-import io
 import json
 import os
 import sys
@@ -305,28 +303,7 @@ class ImageBatch:
         from trt_workbench.vision.letterbox import preprocess
 
         transform = ImageTransform(**vars(spec))
-        arrays = [image.array if isinstance(image, DeviceArray) else image for image in images]
-        self.array = np.stack([preprocess(array, transform)[0] for array in arrays])
-
-
-class JpegDecoder:
-    """Decodes by OpenCV, what has three components."""
-
-    version = "12.4.0"
-
-    def __init__(self, library: str, *, device: int) -> None:
-        if "TRTW_DOUBLE_JPEG" not in os.environ:
-            raise ComponentMissing(f"nvJPEG cannot be opened: {library}: cannot open shared object file.")
-        self.device = device
-
-    def __call__(self, file: bytes) -> Any:
-        import cv2
-        from PIL import Image
-
-        if Image.open(io.BytesIO(file)).mode != "RGB":
-            return None
-        pixels = cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-        return DeviceArray(array=cv2.add(pixels, (int(os.environ["TRTW_DOUBLE_JPEG"]),) * 3))
+        self.array = np.stack([preprocess(image, transform)[0] for image in images])
 
 
 def pinned_empty(shape: Sequence[int], dtype: Any = "uint8") -> Any:

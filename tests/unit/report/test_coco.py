@@ -251,14 +251,6 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
     assert "Best class: common (AP 0.600); weakest: many (AP 0.500), of the 2 with 20 or more annotations." in words
 
 
-def test_the_page_says_which_decoder_scored_and_what_the_host_decoded(make_run: Callable[..., Path]) -> None:
-    decoding = {"library": "nvJPEG 12.4.0", "compared": 8, "max_difference": 14, "mean_difference": 0.41}
-    run = make_run(decoding={**decoding, "on_device": 10, "on_host": 2})
-    said = " ".join(summarise(read(run)))
-    assert "decoded on the GPU by nvJPEG 12.4.0" in said
-    assert "0.41 grey levels in the mean, 14 at most. The host decoded 2 of 12 images" in said
-
-
 def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
     said = " ".join(summarise(read(run)))

@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
-from tests.texts import held, refused
+from tests.texts import refused
 
-from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision import decode
 from trt_workbench.vision.decode import ImageReader, image_size, read_image, read_orientation
-from trt_workbench.vision.decoders import COMPARED, compare_decoders
-from trt_workbench.vision.document import decoder_in_words
 
 
 def picture(height: int = 48, width: int = 64) -> Image.Image:
@@ -192,122 +190,3 @@ def test_a_header_is_read_again_only_where_the_file_has_changed(
         assert image_size(path) == (4, 3)
     Image.new("RGB", (40, 30)).save(path)
     assert image_size(path) == (40, 30)
-
-
-# ---- on a device -----------------------------------------------------------------------------------
-
-
-class OnDevice:
-    def __init__(self, pixels: np.ndarray) -> None:
-        self.pixels, self.shape = pixels, pixels.shape
-
-    def numpy(self) -> np.ndarray:
-        return self.pixels
-
-
-class Decoder:
-    """A device's decoder: OpenCV, too bright by so many grey levels; a file of one colour it refuses."""
-
-    version = "nvJPEG 12.4.0"
-
-    def __init__(self, brighter: int = 0) -> None:
-        self.brighter, self.asked = brighter, 0
-
-    def __call__(self, file: bytes) -> OnDevice | None:
-        self.asked += 1
-        pixels = cv2.imdecode(np.frombuffer(file, np.uint8), decode._FLAGS)
-        return OnDevice(cv2.add(pixels, (self.brighter,) * 3)) if pixels.std() else None
-
-
-def turned_jpeg(orientation: int) -> bytes:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    return encoded(picture(), "JPEG", exif=exif)
-
-
-@pytest.mark.parametrize(
-    ("data", "exif", "asked", "decoded"),
-    [
-        *((JPEGS[name], "ignore", True, True) for name in ("colour", "progressive")),
-        *((JPEGS[name], "ignore", False, False) for name in ("grey", "cmyk", "ycck")),
-        *((data, "ignore", False, False) for data in OTHERS.values()),
-        (encoded(picture(), "JPEG", keep_rgb=True), "ignore", False, False),
-        (encoded(Image.new("RGB", (64, 48)), "JPEG"), "ignore", True, False),
-        (turned_jpeg(6), "ignore", True, True),
-        (turned_jpeg(6), "apply", False, False),
-        (turned_jpeg(1), "apply", True, True),
-    ],
-)
-def test_the_device_decodes_what_both_decode_alike_and_the_host_the_rest(
-    tmp_path: Path, data: bytes, exif: str, asked: bool, decoded: bool
-) -> None:
-    path, decoder = tmp_path / "image", Decoder()
-    path.write_bytes(data)
-    reader = ImageReader(exif, decoder)
-    found = reader.anywhere(path)
-    assert isinstance(found, OnDevice) == decoded
-    assert decoder.asked == asked
-    np.testing.assert_array_equal(found.numpy() if decoded else found, read_image(path, exif))
-    assert reader.decoded() == {"on_device": int(decoded), "on_host": int(not decoded)}
-    said = [note for note in reader.notes() if "The host decoded" in note]
-    assert said == ([] if decoded else ["The host decoded 1 of 1 image, which the GPU's decoder does not take."])
-    assert sum("EXIF" in note for note in reader.notes()) == (b"Exif" in data and read_orientation(data) != 1)
-    other = ImageReader(exif)
-    other.add(**reader.counts())
-    assert other.notes() == reader.notes()
-
-
-def test_without_a_decoder_nothing_is_told_of_one(tmp_path: Path) -> None:
-    path = tmp_path / "image.jpg"
-    path.write_bytes(JPEGS["colour"])
-    reader = ImageReader()
-    np.testing.assert_array_equal(reader.anywhere(path), read_image(path))
-    assert reader.notes() == []
-
-
-def test_files_that_no_decoder_takes_are_refused_before_the_device_sees_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, decoder = tmp_path / "image.jpg", Decoder()
-    reader = ImageReader(decoder=decoder)
-    for data in (b"", JPEGS["colour"][:-2]):
-        path.write_bytes(data)
-        with pytest.raises(UsageProblem):
-            reader.anywhere(path)
-    monkeypatch.setenv("OPENCV_IO_MAX_IMAGE_PIXELS", "3071")
-    path.write_bytes(JPEGS["colour"])
-    reader.anywhere(path)  # OpenCV itself read the variable long ago
-    assert decoder.asked == 0
-
-
-@settings(deadline=None)
-@given(st.sampled_from([*JPEGS.values()]), st.integers(2, 400), st.binary(max_size=8))
-def test_any_jpeg_is_for_the_device_or_not(data: bytes, place: int, other: bytes) -> None:
-    assert decode._is_for_device(data[:place] + other + data[place + len(other) :], "apply") in (True, False)
-
-
-def jpegs(folder: Path, count: int) -> list[Path]:
-    paths = [folder / f"{number}.jpg" for number in range(count)]
-    for path in paths:
-        path.write_bytes(JPEGS["colour"])
-    return paths
-
-
-def test_the_first_images_are_decoded_in_both_places(tmp_path: Path) -> None:
-    decoder = Decoder(brighter=1)
-    found = compare_decoders(decoder, jpegs(tmp_path, COMPARED + 1), "ignore")
-    assert decoder.asked == COMPARED
-    assert found == {"library": "nvJPEG 12.4.0", "compared": 8, "max_difference": 1, "mean_difference": 1.0}
-    held(decoder_in_words(found))
-    (tmp_path / "image.png").write_bytes(OTHERS["alpha.png"])
-    found = compare_decoders(decoder, [tmp_path / "image.png"], "ignore")
-    assert found == {"library": "nvJPEG 12.4.0", "compared": 0, "max_difference": None, "mean_difference": None}
-    held(decoder_in_words(found))
-
-
-def test_pixels_of_another_image_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with refused(CheckFailed):
-        compare_decoders(Decoder(brighter=2), jpegs(tmp_path, 1), "ignore")
-    monkeypatch.setattr(OnDevice, "numpy", lambda self: self.pixels[1:])
-    with pytest.raises(CheckFailed, match=r"\[47, 64, 3\], the host as \[48, 64, 3\]"):
-        compare_decoders(Decoder(), jpegs(tmp_path, 1), "ignore")

@@ -170,39 +170,8 @@ class FoundOnDevice(NamedTuple):
     outputs: dict[str, NDArray[Any]]
 
 
-class DeviceImage(Protocol):
-    """A decoded image in the memory of a device: uint8 [H, W, 3] in BGR."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """[H, W, 3]."""
-
-    def numpy(self) -> NDArray[np.uint8]:
-        """Copy the pixels to the host."""
-
-
-Pixels: TypeAlias = "NDArray[np.uint8] | DeviceImage"
+Pixels: TypeAlias = "NDArray[np.uint8]"
 """A decoded image, uint8 [H, W, 3] in BGR."""
-
-
-def on_host(image: Pixels) -> NDArray[np.uint8]:
-    """Return the pixels in host memory."""
-    return image.numpy() if hasattr(image, "numpy") else image
-
-
-class JpegDecoder(Protocol):
-    """Decodes JPEG files on a device. Thread-safe."""
-
-    @property
-    def version(self) -> str:
-        """Of the library that does it."""
-
-    def __call__(self, file: bytes) -> DeviceImage | None:
-        """Return the pixels as they are stored, whatever EXIF says; None of a file that it does not decode.
-
-        Raises:
-            DeviceFailure: the device failed.
-        """
 
 
 @runtime_checkable
@@ -215,7 +184,7 @@ class ImageSession(Protocol):
         """Letterbox `images` into one batch on the device and execute the model once.
 
         Args:
-            images: one per item of the batch, of any sizes; on the device only those of its own `jpeg_decoder`.
+            images: one per item of the batch, of any sizes.
             transform: how they become the input tensor, which is the model's first.
             more: the model's other inputs by name; only a model that has some is run with them.
 
@@ -225,19 +194,6 @@ class ImageSession(Protocol):
         Raises:
             UsageProblem: the model has other inputs, or the images or the transform do not fit it.
             DeviceFailure: the device failed while executing.
-        """
-
-
-@runtime_checkable
-class DecodingSession(ImageSession, Protocol):
-    """What a session offers besides if it decodes JPEG files on its device."""
-
-    def jpeg_decoder(self) -> JpegDecoder:
-        """Return what decodes files for `run_images`.
-
-        Raises:
-            ComponentMissing: the library that does it is not there.
-            DeviceFailure: the device failed.
         """
 
 

@@ -71,9 +71,6 @@ def decision_about(
     if baseline is None:
         return None
     chosen = _one_work(tried, documents, records)
-    notes = ["Combined from separate runs; latencies are from bench."]
-    if len({one["settings"].get("decode", "host") for one in documents}) > 1:
-        notes.append("Some runs decoded JPEG files on the device (--decode device): that may change scores, too.")
     return judged(
         tried,
         chosen,
@@ -81,7 +78,7 @@ def decision_about(
         model_sha256=documents[baseline]["model"]["sha256"],
         task=_detection(documents[baseline]),
         settings=DecideSettings(max_loss=max_loss, batch=chosen[0].batch if chosen else 1),
-        notes=notes,
+        notes=["Combined from separate runs; latencies are from bench."],
         left_out=[],
         wall_s=0.0,
         root=root,

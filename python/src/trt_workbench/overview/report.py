@@ -189,8 +189,6 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:
     precision = precision_label(metrics) or metrics["settings"].get("precision")
-    if decoding := metrics.get("decoding"):
-        precision = f"{precision}, images by {decoding['library']}"
     figures = (*task_in(metrics).shown, "images_per_s")
     return _scored(metrics, metrics["model"], precision, metrics.get("verification"), figures)
 

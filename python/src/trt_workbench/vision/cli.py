@@ -171,8 +171,7 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
             say(f"Model: the embedded detector {request.model}")
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
         detector = evaluation.detector
-        decoded = "decoded and " if request.decode == "device" else ""
-        where = f"; images are {decoded}letterboxed on the device" if detector.feed.place == "device" else ""
+        where = "; images are letterboxed on the device" if detector.feed.place == "device" else ""
         where += ", which finds the boxes" if detector.feed.boxes_place == "device" else ""
         say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
         with run_directory("eval-coco", output) as run:

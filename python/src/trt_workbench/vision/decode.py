@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trt_workbench.backends.images import JpegDecoder, Pixels
 from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import open_regular, read_bytes
-from trt_workbench.vision.document import left_to_host
 
 _TAG, _SHORT = 0x0112, 3
 _ON_SIDE = (5, 6, 7, 8)
@@ -88,8 +86,6 @@ _FLAGS = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
 _JPEG_START = b"\xff\xd8\xff"
 _JPEG_END = b"\xff\xd9"
 _JPEG_SCAN = 0xDA
-_JPEG_ADOBE = 0xEE
-_JPEG_FRAMES = (0xC0, 0xC1, 0xC2)  # of Huffman codes: sequential, and progressive
 _JPEG_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND"
@@ -168,62 +164,29 @@ def _image_size(path: Path, exif: Exif) -> tuple[int, int]:
 class ImageReader:
     """Reads the images of a run, all in the same way, and keeps notes about them for the user. Thread-safe."""
 
-    def __init__(self, exif: Exif = "ignore", decoder: JpegDecoder | None = None) -> None:
-        """Read images as `read_image` does; `decoder` is what `anywhere` decodes JPEG files with."""
+    def __init__(self, exif: Exif = "ignore") -> None:
+        """Read images as `read_image` does."""
         self._exif: Exif = exif
-        self._decoder = decoder
         self._lock = threading.Lock()
-        self._turned = self._deep = self._largest = self._on_device = self._on_host = 0
+        self._turned = self._deep = self._largest = 0
 
     def __call__(self, path: Path) -> NDArray[np.uint8]:
         """Return the pixels. Raises UsageProblem as `read_image`."""
-        return self._host(_content(path), path)
-
-    def anywhere(self, path: Path) -> Pixels:
-        """Return the pixels, on the device where it decodes the file.
-
-        Raises:
-            UsageProblem: as `read_image`.
-            DeviceFailure: the device failed.
-        """
-        if self._decoder is None:
-            return self(path)
-        data, pixels = _content(path), None
-        if _is_for_device(data, self._exif):
-            _require_whole(data, path)
-            pixels = self._decoder(data)
-        with self._lock:
-            self._on_device += pixels is not None
-            self._on_host += pixels is None
-        if pixels is None:
-            return self._host(data, path)
-        self._note(read_orientation(data), None)
-        return pixels
-
-    def _host(self, data: bytes, path: Path) -> NDArray[np.uint8]:
-        found = _decoded(data, path, self._exif)
-        self._note(found.orientation, found.largest)
-        return found.pixels
-
-    def _note(self, orientation: int, largest: int | None) -> None:
-        if orientation != 1 or largest is not None:
+        found = _decoded(_content(path), path, self._exif)
+        if found.orientation != 1 or found.largest is not None:
             with self._lock:
-                self._turned += orientation != 1
-                self._deep += largest is not None
-                self._largest = max(self._largest, largest or 0)
+                self._turned += found.orientation != 1
+                self._deep += found.largest is not None
+                self._largest = max(self._largest, found.largest or 0)
+        return found.pixels
 
     def counts(self) -> dict[str, int]:
         """Return what `add` takes: what was noticed of the images read so far."""
-        return {"turned": self._turned, "deep": self._deep, "largest": self._largest, **self.decoded()}
+        return {"turned": self._turned, "deep": self._deep, "largest": self._largest}
 
-    def add(self, turned: int, deep: int, largest: int, on_device: int = 0, on_host: int = 0) -> None:
+    def add(self, turned: int, deep: int, largest: int) -> None:
         """Count images that another process has read."""
         self._turned, self._deep, self._largest = self._turned + turned, self._deep + deep, max(self._largest, largest)
-        self._on_device, self._on_host = self._on_device + on_device, self._on_host + on_host
-
-    def decoded(self) -> dict[str, int]:
-        """Return how many images were decoded on the device, and how many of those read for it on the host."""
-        return {"on_device": self._on_device, "on_host": self._on_host}
 
     @property
     def ignored(self) -> bool:
@@ -232,7 +195,7 @@ class ImageReader:
 
     def notes(self) -> list[str]:
         """Return sentences about the images read so far."""
-        notes = [left] if (left := left_to_host(self._on_device, self._on_host)) else []
+        notes = []
         if self._turned:
             done = "applied" if self._exif == "apply" else "ignored (the default; --exif apply rotates the image)"
             notes.append(f"The EXIF rotation of {counted(self._turned, 'image')} is {done}.")
@@ -257,28 +220,6 @@ def _require_whole(data: bytes, path: Path | str) -> None:
     if _is_cut_short(data):
         # OpenCV would silently fill the missing part of a JPEG with grey.
         raise UsageProblem(f"The image file is truncated: its end marker is missing; fetch it again: {path}")
-
-
-def _is_for_device(data: bytes, exif: Exif) -> bool:
-    """Whether decoders agree on a file, up to rounding: a JPEG of YCbCr that need not be turned.
-
-    One that has more pixels than the host takes is left to the host, which says so.
-    """
-    if not data.startswith(_JPEG_START) or (exif == "apply" and read_orientation(data) != 1):
-        return False
-    fits = False
-    for marker, at, end in _segments(data):
-        if marker == _JPEG_ADOBE and data.startswith(b"Adobe", at + 4) and data[at + 15 : at + 16] == b"\0":
-            return False
-        if marker in _JPEG_FRAMES and end >= at + 10:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            components = data[at + 10 : end : 3]
-            fits = (
-                len(components) == 3
-                and components != b"RGB"
-                and height * width <= int(os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"])
-            )
-    return fits
 
 
 def _decoded(data: bytes, path: Path | str, exif: Exif) -> _Decoded:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from trt_workbench.backends.base import Backend, Session, SessionOptions
-from trt_workbench.backends.images import DecodingSession, ImageTransform, JpegDecoder, Pixels
+from trt_workbench.backends.images import ImageTransform, Pixels
 from trt_workbench.backends.pooling import PoolingSession
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
 from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.decoders import compare_decoders
-from trt_workbench.vision.document import ImageDecoding, decoder_in_words
 from trt_workbench.vision.families import DecodeSettings, Detections, Family
 from trt_workbench.vision.families.recognise import check_family, recognise
 from trt_workbench.vision.feed import Feed, Wanted, make_feed
@@ -39,11 +37,9 @@ class Detector(AbstractContextManager["Detector"]):
         decoding: thresholds.
         feed: how images get into the model; after `prepare`.
         mark: how the engine is verified, None for other runtimes; after `prepare`.
-        compared: of a decoder on the device, what `compare_decoders` found.
         notes: what the user should know, in sentences.
     """
 
-    compared: ImageDecoding | None = None
     transform: ImageTransform
     feed: Feed[Any]
     mark: Mark | None
@@ -78,7 +74,6 @@ class Detector(AbstractContextManager["Detector"]):
                 self.session.metadata,
                 settings,
             )
-            self._decoder = self._jpeg_decoder()
         except BaseException:
             if session is None:
                 self.session.close()
@@ -115,32 +110,9 @@ class Detector(AbstractContextManager["Detector"]):
         """What the user or the metadata says of the images, for records."""
         return {name: getattr(self.family.facts.said, name) for name in SAID}
 
-    def decoded(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        """Return what records hold of a decoder on the device and of what it decoded; nothing without one."""
-        return {"decoding": {**self.compared, **counts}} if self.compared else {}
-
-    def _jpeg_decoder(self) -> JpegDecoder | None:
-        if self._settings.decode == "host":
-            return None
-        if not isinstance(self.session, DecodingSession):
-            raise UsageProblem("This backend cannot decode images on its device; pass --decode host.")
-        return self.session.jpeg_decoder()
-
     def reader(self) -> ImageReader:
         """Return what reads the images of a run."""
-        return ImageReader(self._settings.exif, self._decoder)
-
-    def compare_decoders(self, first: Sequence[Path]) -> None:
-        """Compare the first images of a run where the device decodes them; once.
-
-        Raises:
-            UsageProblem: one of them cannot be read.
-            CheckFailed: the device's pixels are others than the host's.
-            DeviceFailure: the device failed.
-        """
-        if self._decoder and first and self.compared is None:
-            self.compared = compare_decoders(self._decoder, first, self._settings.exif)
-            self.notes.append(decoder_in_words(self.compared))
+        return ImageReader(self._settings.exif)
 
     def prepare(self, batch: int, images: int) -> None:
         """Make the feed, run it once, and require a TensorRT engine to be verified at the shapes that will be used.
@@ -176,9 +148,6 @@ class Detector(AbstractContextManager["Detector"]):
         self.feed, refusal = make_feed(
             self.session, self.transform, batch, self.fixed_batch, self._settings.preprocess, family.constants, wanted
         )
-        if self._decoder and self.feed.place == "host":
-            why = "Images can be decoded on the device only if it letterboxes them, too. Pass --decode host."
-            raise UsageProblem(f"{why} {refusal or ''}".rstrip())
         if refusal and refusal not in self.notes:
             self.notes.append(refusal)
 

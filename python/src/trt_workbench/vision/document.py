@@ -8,7 +8,6 @@ from pydantic import ConfigDict, FiniteFloat, NonNegativeInt, with_config
 from typing_extensions import TypedDict
 
 from trt_workbench.core.artefacts import Status
-from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import having
 from trt_workbench.core.statistics.summary import Summary
 from trt_workbench.core.verification import Mark
@@ -48,7 +47,6 @@ class Prediction(TypedDict):
     precision_ran: dict[str, Any] | None
     verification: Mark | None
     settings: dict[str, Any]
-    decoding: NotRequired[ImageDecoding]
     sources: list[str]
     images: NonNegativeInt
     images_requested: NonNegativeInt
@@ -57,36 +55,6 @@ class Prediction(TypedDict):
     by_class: dict[str, NonNegativeInt]
     latency_ms: Annotated[dict[str, Summary], having("detect")] | None
     notes: list[str]
-
-
-class ImageDecoding(TypedDict):
-    """Of a decoder on the device: how far it is from the host's on the first images, and what each decoded."""
-
-    library: str
-    compared: NonNegativeInt
-    max_difference: NonNegativeInt | None
-    mean_difference: FiniteFloat | None
-    on_device: NotRequired[NonNegativeInt]
-    on_host: NotRequired[NonNegativeInt]
-
-
-def decoder_in_words(decoding: ImageDecoding) -> str:
-    """Say which decoder it is, and how far from the host's."""
-    text = f"JPEG files are decoded on the GPU by {decoding['library']}, so scores are not comparable bit for bit"
-    if decoding["mean_difference"] is None:
-        return f"{text}."
-    return (
-        f"{text}: on the first {counted(decoding['compared'], 'image')} its pixels differ from the host's by "
-        f"{decoding['mean_difference']:.2f} grey levels in the mean, {decoding['max_difference']} at most."
-    )
-
-
-def left_to_host(on_device: int, on_host: int) -> str:
-    """Say how many images the device's decoder left to the host; "" for none."""
-    if not on_host:
-        return ""
-    all_ = counted(on_device + on_host, "image")
-    return f"The host decoded {on_host} of {all_}, which the GPU's decoder does not take."
 
 
 STAGES: Final = ("load", "preprocess", "inference", "postprocess")
@@ -200,7 +168,6 @@ class CocoMetrics(Figures, Intervals, AtThreshold):
     precision_ran: NotRequired[dict[str, Any] | None]
     verification: NotRequired[Mark | None]
     settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
-    decoding: NotRequired[ImageDecoding]
     probe: NotRequired[Annotated[dict[str, Any], having("images", "chosen", "ways")] | None]
     images: NonNegativeInt
     images_per_s: FiniteFloat | None

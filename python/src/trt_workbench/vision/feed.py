@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.images import DetectingSession, Head, ImageSession, ImageTransform, Pixels, on_host
+from trt_workbench.backends.images import DetectingSession, Head, ImageSession, ImageTransform, Pixels
 from trt_workbench.core.compare import identical
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.core.memory import require_room
@@ -91,7 +91,7 @@ class HostFeed:
 
     def fill(self, batch: NDArray[Any], slot: int, image: Pixels) -> Geometry:
         """Letterbox and normalise into the tensor."""
-        return preprocess(on_host(image), self._transform, batch[slot])[1]
+        return preprocess(image, self._transform, batch[slot])[1]
 
     def run(self, batch: NDArray[Any], count: int) -> Ran:
         """Run the tensor; zeros stand for the images that a fixed batch lacks."""

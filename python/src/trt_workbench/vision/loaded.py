@@ -165,7 +165,6 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
             return self([images])[0]
         looker, detector = self._prepared()
         listed = list(images)
-        detector.compare_decoders([Path(one) for one in listed if isinstance(one, _FILE)])
         reader = detector.reader()
         found = [_named(looker, looker.look(_pixels(one, reader))) for one in listed]
         looker.finish()
@@ -198,7 +197,7 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
 
 def _pixels(image: Image, reader: ImageReader) -> Pixels:
     if isinstance(image, _FILE):
-        return reader.anywhere(Path(image))
+        return reader(Path(image))
     is_array = isinstance(image, np.ndarray)
     if is_array and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3 and image.size:
         return image

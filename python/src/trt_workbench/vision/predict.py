@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import append_lines
-from trt_workbench.core.image_files import is_image
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.detector import Detector, Note
@@ -64,7 +63,6 @@ class Predictor(AbstractContextManager["Predictor"]):
         self.detector = Detector(request.model, request, backend, single_options(request, backend, note), note)
         try:
             self._looker = Looker(self.detector, request, self.total)
-            self.detector.compare_decoders([one for one in self._sources.files if is_image(one.name)])
         except BaseException:
             self.detector.session.close()
             raise
@@ -103,7 +101,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         (folder / DETECTIONS).touch()
         status = "complete"
         try:
-            for picture in islice(self._sources.pictures(self.notes.append, images.anywhere), self.request.limit):
+            for picture in islice(self._sources.pictures(self.notes.append, images), self.request.limit):
                 start = time.perf_counter()
                 found = self._looker.look(picture.pixels)
                 milliseconds.append((time.perf_counter() - start) * 1e3)
@@ -123,7 +121,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         self._looker.finish()
         self.notes += images.notes()
         done = {"status": status, "images": len(milliseconds), "images_without": empty}
-        done |= {"by_class": dict(counts.most_common()), "detect": summarize(milliseconds), "decoded": images.decoded()}
+        done |= {"by_class": dict(counts.most_common()), "detect": summarize(milliseconds)}
         return self._document(done)
 
     def _lines(self, picture: SourceImage, found: Detections) -> Iterator[DetectionRecord]:
@@ -181,5 +179,4 @@ class Predictor(AbstractContextManager["Predictor"]):
             "latency_ms": None if detector.session.simulated else {"detect": outcome["detect"]},
             "notes": self.notes,
         }
-        document.update(detector.decoded(outcome["decoded"]))  # type: ignore[typeddict-item] # of its one key
         return document

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.backends.images import on_host
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_bytes
 from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
@@ -52,7 +51,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         """
         import cv2
 
-        pixels = on_host(picture.pixels)
+        pixels = picture.pixels
         for one in reversed(found):
             self._task.paint(pixels, one, 1.0, bgr(one["class_id"]))
         draw_boxes(pixels, [self._drawn(one, place) for place, one in enumerate(found)])

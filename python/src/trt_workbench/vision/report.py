@@ -19,8 +19,6 @@ from trt_workbench.vision.document import (
     OPERATING,
     STAGES,
     CocoMetrics,
-    decoder_in_words,
-    left_to_host,
 )
 from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.gallery import build_faults, build_gallery
@@ -105,9 +103,6 @@ def summarise(metrics: CocoMetrics) -> list[str]:
         )
     if at := in_words(metrics):
         sentences.append(at)
-    if decoding := metrics.get("decoding"):
-        left = left_to_host(decoding.get("on_device", 0), decoding.get("on_host", 0))
-        sentences.append(f"{decoder_in_words(decoding)} {left}".rstrip())
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
         sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was requested.")

@@ -31,7 +31,6 @@ from trt_workbench.vision.class_map import ClassMap, class_lines
 from trt_workbench.vision.dataset import CocoDataset, read_by
 from trt_workbench.vision.dataset_check import check_annotations
 from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.decoders import COMPARED
 from trt_workbench.vision.detections import DetectionStore, DetectionTable, at_least
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.letterbox import preprocess
@@ -130,7 +129,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.settings = self._loop_settings()
             self.classes = self._understood(on_note or (lambda _: None))
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
-            self.detector.compare_decoders([self.dataset.path(one) for one in self.dataset.images[:COMPARED]])
             self.notes = self._notes()
         except BaseException:
             self.detector.session.close()
@@ -262,7 +260,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self, paths: list[Path], store: DetectionStore, read: ImageReader, journal: NDArray[np.uint8] | None = None
     ) -> EvaluationLoop:
         one = self.detector
-        return EvaluationLoop(one.feed, one.family, one.decoding, paths, store, self.settings, read.anywhere, journal)
+        return EvaluationLoop(one.feed, one.family, one.decoding, paths, store, self.settings, read, journal)
 
     def _loop_settings(self) -> LoopSettings:
         fixed, asked = self.detector.fixed_batch, self.request.batch
@@ -366,7 +364,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "concurrency": detector.session.concurrency,
                 "precision": request.precision,
                 "options": dict(request.options),
-                "decode": request.decode,
                 "preprocess": detector.feed.place,
                 "postprocess": detector.feed.boxes_place,
                 "limit": request.limit,
@@ -377,7 +374,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "seed": request.seed,
                 "transform": dataclasses.asdict(detector.transform),
             },
-            **detector.decoded({}),
             "probe": self.probe,
             "notes": self.notes,
         }

@@ -83,8 +83,6 @@ def score(folder: Path, whole: CocoDataset, found: Found, facts: Mapping[str, An
     notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
     status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
     facts = {"status": status, **facts, "notes": notes}
-    if "decoding" in facts:
-        facts["decoding"] = {**facts["decoding"], **found.read.decoded()}
     if faults := find_faults(dataset, sizes):
         facts["faults"] = faults
     return CocoOutcome(status, write_run(folder, dataset, found, judged, confusion, facts))

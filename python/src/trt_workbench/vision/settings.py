@@ -78,12 +78,6 @@ class DetectorSettings(Preparation):
     )
     options: BackendOptions = field(default_factory=dict)
     url: ServerUrl = None
-    decode: Annotated[
-        Literal["device", "host"],
-        Setting(
-            "Where JPEG files are decoded: on the host, or on the GPU by nvJPEG, whose pixels differ a little.", _SPEED
-        ),
-    ] = "host"
     preprocess: Annotated[
         Literal["device", "host"] | None,
         Setting("Where images are letterboxed; on the device by default if the backend supports it.", _SPEED),

@@ -169,7 +169,6 @@ def _ran(facts: dict[str, Any], evaluation: CocoEvaluation) -> dict[str, Any]:
         "tensorrt": facts["provenance"].get("tensorrt"),
         "engine_sha256": facts["provenance"].get("plan_sha256"),
         "classes_sha256": hash_arrays({"ids": evaluation.classes.ids, "kept": evaluation.classes.kept}),
-        "decoder": facts.get("decoding", {}).get("library"),
         "prepared": facts["probe"] and facts["probe"]["chosen"],
     }
 

@@ -17,7 +17,6 @@ from trt_workbench.backends.images import (
     FoundOnDevice,
     Head,
     ImageTransform,
-    JpegDecoder,
     Pixels,
     Place,
 )
@@ -30,7 +29,6 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import FORMATS
 from trt_workbench.engine import native
-from trt_workbench.engine.jpeg import GpuJpegDecoder
 from trt_workbench.engine.loading import LoadedEngine
 
 if TYPE_CHECKING:
@@ -196,10 +194,6 @@ class TrtSession(StateSession):
                 _, outputs = detector.run(given, outputs=self._output_names)
         kept = {name: array[:count] for name, array in self._typed(outputs).items()}
         return FoundOnDevice(None if is_odd else [FoundBoxes(*one) for one in boxes[:count]], kept)
-
-    def jpeg_decoder(self) -> JpegDecoder:
-        """Return what decodes JPEG files on this GPU, as `DecodingSession` describes."""
-        return GpuJpegDecoder(self.loaded.engine.device)
 
     def _whole(self, images: Sequence[Pixels], more: Mapping[str, NDArray[Any]]) -> Sequence[Pixels]:
         """Return the images of a call, filled up to a fixed batch."""
