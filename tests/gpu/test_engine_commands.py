@@ -234,18 +234,3 @@ def test_calls_in_every_way_are_right_and_timed(plan: Path, trtw: Trtw) -> None:
     assert ("torch" in found["left_out"]) == ("torch" not in rows)
     calls = rows.keys() - {"h2d", "compute", "d2h", "view_copy", "torch_alone"}
     assert all(rows[name] > rows["compute"] for name in calls)
-
-
-def test_two_gpus_answer_queries_together(plan: Path, trtw: Trtw) -> None:
-    import trt_workbench_native
-
-    if trt_workbench_native.cuda_status()["device_count"] < 2:
-        pytest.skip("needs two GPUs")
-    result = trtw("infer-engine", plan, "--duration", "1", "--devices", "0,1", "--no-single-calls", "--json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)["benchmark"]["devices"]
-    assert found["devices"] == [0, 1]
-    # how many times the first's throughput it is depends on what else the host does: docs/benchmarks/calls-h100
-    assert 0 < found["times_first"]["low"] <= found["times_first"]["median"] <= found["times_first"]["high"]
-    assert found["first_qps"]["median"] > 0
-    assert found["throughput_qps"]["median"] > 0

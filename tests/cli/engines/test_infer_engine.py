@@ -234,44 +234,6 @@ def test_calls_that_cannot_be_compared_are_refused(plan: Path, words: tuple[str,
     held(stderr_of("infer-engine", plan, *words))
 
 
-def test_several_gpus_are_compared_with_the_first(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTW_DOUBLE_DEVICES", "H100,H100,L4,H100")
-    document = infer(*measuring(plan, "--devices", "1,0,3", "--no-single-calls"))
-    found = document["benchmark"]["devices"]
-    assert found["devices"] == [1, 0, 3]
-    assert found["times_first"] == {"median": 3, "low": 3, "high": 3, "coverage": 0.9375}
-    assert found["throughput_qps"]["median"] == 3 * found["first_qps"]["median"] == 3000
-    lines = (Path(document["directory"]) / "records.jsonl").read_text().splitlines()
-    records = [record for record in map(json.loads, lines) if record["kind"] == "devices"]
-    assert [(record["round"], len(record["throughput_qps"])) for record in records] == [
-        (number, gpus) for number in range(5) for gpus in (1, 3)
-    ]
-    shown = trtw("infer-engine", *measuring(plan, "--devices", "0,1", "--no-single-calls")).stdout
-    line = "Throughput of GPUs 0, 1 2000.0 queries/s, 2.00 (2.00 to 2.00, 93 % interval) times that of GPU 0 alone"
-    assert line in " ".join(shown.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "fault", "code"),
-    [
-        (("--devices", "0,2"), "", 2),  # of another type
-        (("--devices", "0,4"), "", 2),
-        (("--devices", "1"), "", 2),
-        (("--devices", "0,0"), "", 2),
-        (("--devices", "0,one"), "", 2),
-        (("--devices", "0,1", "--device", "1"), "", 2),
-        (("--devices", "0,1", "--no-bench"), "", 2),
-        (("--devices", "0,1", "--no-single-calls"), "GPU 1", 1),
-    ],
-)
-def test_gpus_that_cannot_be_compared_are_refused(
-    plan: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], fault: str, code: int
-) -> None:
-    monkeypatch.setenv("TRTW_DOUBLE_DEVICES", "H100,H100,L4,H100")
-    monkeypatch.setenv("TRTW_DOUBLE_FAULT", fault)
-    held(stderr_of("infer-engine", plan, *words, code=code))
-
-
 # machines that lack something
 
 

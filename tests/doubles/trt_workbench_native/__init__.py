@@ -2,11 +2,10 @@
 """A double of the native core for tests of what surrounds it: a plan is the model itself, ONNX Runtime executes it.
 
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
-GPU's, TRTW_DOUBLE_DEVICES the names of all GPUs, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8),
-TRTW_DOUBLE_UNTIL a file that builds wait for,
-TRTW_DOUBLE_LOG a file that gets a line for every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and
-stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it is wrong: "no graph", "transfers",
-"slots", "device arrays", "page-locked outputs", "state", "profile 1", "GPU 1". A number stands for a batch: from it on,
+GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_DOUBLE_UNTIL a file that builds wait
+for, TRTW_DOUBLE_LOG a file that gets a line for every build, TRTW_DOUBLE_PROFILER one that gets a line for every start
+and stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it is wrong: "no graph", "transfers",
+"slots", "device arrays", "page-locked outputs", "state", "profile 1". A number stands for a batch: from it on,
 rows after the first are wrong. With "crash" the device fails in every call, with "abort" the process ends.
 TRTW_DOUBLE_BUILDS is a list of milliseconds: of the builds, counted by the lines of TRTW_DOUBLE_LOG, each gets the next
 as its latency and as the name of its tactic; with the fault "slow builds" those that take over 1 ms are wrong.
@@ -108,11 +107,8 @@ def cuda_status() -> dict[str, Any]:
 
 def _gpus() -> list[dict[str, Any]]:
     capability = os.environ.get("TRTW_DOUBLE_CAPABILITY", "9.0")
-    names = os.environ.get("TRTW_DOUBLE_DEVICES", f"GPU {capability}").split(",")
-    return [
-        {"name": name, "uuid": f"GPU-{number}", "compute_capability": capability, "memory_free_bytes": 1 << 30}
-        for number, name in enumerate(names, start=1)
-    ]
+    facts = {"name": f"GPU {capability}", "uuid": "GPU-1", "compute_capability": capability}
+    return [{**facts, "memory_free_bytes": 1 << 30}]
 
 
 def devices(only: int | None = None) -> list[dict[str, Any]]:
@@ -412,7 +408,6 @@ class Runner:
             "no graph": not self.options.cuda_graph,
             "transfers": getattr(self.options, "graph_includes_transfers", None) is False,
             "page-locked outputs": into,
-            "GPU 1": self.engine.device == 1,
             "slots": getattr(self.options, "slots", 1) > 1,
             "device arrays": on_device,
             "state": bool(self.pairs),

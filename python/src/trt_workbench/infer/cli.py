@@ -99,10 +99,6 @@ def infer_engine(
 
     All results are written to a run directory.
     """
-    if settings.devices:
-        if _is_given(context, "device"):
-            raise UsageProblem("--devices names every GPU, the first of which runs the samples; omit --device.")
-        request = replace(request, device=settings.devices[0])
     if not request.is_model:
         open_early(request.device)  # of a model it takes as long to tell that a backend builds engines
     refuse_misplaced(context, request)

@@ -65,9 +65,8 @@ class NativeEngine:
 
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes: queries, single calls from C++ and from Python, calls in rounds."""
-        rounds = 5 if settings.devices else 0
         ways = 1 + 2 * len(settings.calls) if settings.calls else 0
-        return settings.duration_s * (1 + 2 * settings.single_calls + ways + rounds)
+        return settings.duration_s * (1 + 2 * settings.single_calls + ways)
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Measure single calls, then queries, for which the session is closed: its memory is read before."""
@@ -124,10 +123,6 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device failed or is out of memory.
     """
-    if request.measure and request.measure.devices:
-        from trt_workbench.engine.several_devices import require_alike
-
-        require_alike(request.measure.devices)
     plan = None if request.is_model else read_plan(request.model, trust=request.trust)
     began = time.perf_counter()
     free_before = _free_bytes(request.device)

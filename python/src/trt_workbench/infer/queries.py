@@ -16,7 +16,6 @@ from trt_workbench.core.percent import share
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.infer.calls import Caller
-from trt_workbench.infer.devices import measure_devices
 from trt_workbench.infer.measured import Measurement, call_records, summary
 from trt_workbench.infer.native import initial_state
 from trt_workbench.infer.settings import InferRequest, MeasureSettings
@@ -59,7 +58,6 @@ def measure(
         options = native.require("BenchOptions")(**settings.bench_options(request.profile))
         result = native.require("bench")(loaded.engine, every, options)
         layers = _layers(loaded, every, request.profile) if settings.layer_times else []
-    several = measure_devices(loaded, every, settings, request) if settings.devices else None
     parts = {f"{part}_ms": getattr(result, f"{part}_ms") for part in PARTS}
     metrics: dict[str, Any] = {
         "settings": asdict(settings),
@@ -78,9 +76,6 @@ def measure(
     if costs:
         metrics["user_calls"] = costs.metrics
         records += costs.records
-    if several:
-        metrics["devices"] = several[0]
-        records += several[1]
     metrics["notes"] = _notes(result, metrics)
     return Measurement(metrics, list(trtexec_times(result)), [*_query_records(result), *records], layers)
 

@@ -20,7 +20,6 @@ from trt_workbench.core.settings import (
     Trust,
     parts,
 )
-from trt_workbench.core.shard import gpu_numbers
 
 # Every other file is taken for a plan, whatever its suffix.
 MODEL_SUFFIXES = (".onnx", ".pt2")
@@ -66,14 +65,6 @@ def read_calls(option: str, text: str) -> tuple[str, ...]:
         if name not in CALLS:
             raise UsageProblem(f"{option} takes {', '.join(CALLS)}, separated by commas, not {name!r}.")
     return found
-
-
-def read_devices(option: str, text: str) -> tuple[int, ...]:
-    """Return the indices of a text such as `0,1`. Raises UsageProblem unless there are two different ones or more."""
-    known = gpu_numbers(text) if text else ()
-    if known is None or len(known) == 1:
-        raise UsageProblem(f"{option} takes the indices of at least two GPUs, such as 0,1, not {text!r}.")
-    return known
 
 
 def read_state(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -151,16 +142,6 @@ class MeasureSettings:
             _BENCH,
             kind=str,
             read=read_calls,
-        ),
-        Native(),
-    ] = ()
-    devices: Annotated[
-        tuple[int, ...],
-        Setting(
-            "Also measure these GPUs of one type at once, compared with the first alone, such as 0,1.",
-            _BENCH,
-            kind=str,
-            read=read_devices,
         ),
         Native(),
     ] = ()

@@ -116,13 +116,6 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     for part in dict.fromkeys(too_few(one, columns, unit) for one in rows.values()):
         if part:
             print_line(console, f"note: {part}; measure longer.")
-    if found := measured.get("devices"):
-        first, *others = map(str, found["devices"])
-        print_line(
-            console,
-            f"Throughput of GPUs {', '.join((first, *others))} {found['throughput_qps']['median']:.1f} {unit}/s, "
-            f"{_ratio(found['times_first'])} times that of GPU {first} alone",
-        )
     if "user_calls" in measured:
         _print_calls(console, measured["user_calls"])
 
@@ -143,10 +136,6 @@ def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
     console.print(table)
     for name, reason in found["left_out"].items():
         print_line(console, f"note: {name} was left out: {reason}.")
-
-
-def _ratio(found: Mapping[str, float]) -> str:
-    return f"{found['median']:.2f} ({found['low']:.2f} to {found['high']:.2f}, {covered(found['coverage'])} interval)"
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:
