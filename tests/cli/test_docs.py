@@ -238,7 +238,7 @@ def test_the_reference_of_verify_names_every_key() -> None:
 
 def test_the_references_name_every_field() -> None:
     manifest = (ROOT / "docs" / "reference" / "manifest.md").read_text(encoding="utf-8")
-    assert [one.name for one in dataclasses.fields(Manifest) if f"`{one.name}`" not in manifest] == []
+    assert [name for name in Manifest.model_fields if f"`{name}`" not in manifest] == []
     cache = (ROOT / "docs" / "reference" / "engine-cache.md").read_text(encoding="utf-8")
     parts = {"model_sha256", "options", "tensorrt_version", "driver_version", "gpu_name", "compute_capability"}
     parts |= {"native_version", "calibration_sha256", "plugins_sha256"}

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +236,7 @@ def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
     assert mark["text"].startswith("right (agreement, compared with torch")
     kept = kept_verdict(read_manifest(plan))
     assert (kept.mode, kept.evidence) == ("agreement", str(out))
-    assert keep_verdict(plan, replace(kept, verdict="wrong", reason="row 1 is wrong"))
+    assert keep_verdict(plan, kept.model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"}))
     held(" ".join(stderr_of(*run, code=1).split()))
     allowed = trtw(*run, "--allow-unverified")
     assert allowed.exit_code == 0, allowed.output

@@ -37,8 +37,6 @@ NOT_BEFORE_A_RESULT = {
     "yaml",
 }
 NOT_BEFORE_A_RESULT |= {"rich", "psutil", "pynvml", "google", "ml_dtypes", "jsonschema", "filelock", "lazy_loader"}
-VALIDATION = {"pydantic", "pydantic_core", "annotated_types", "email", "logging", "concurrent"}  # and what it imports
-NOT_BEFORE_A_RESULT |= VALIDATION
 PARTS = ["interpreter", "options", "core", "imports", "read", "open", "deserialise", "first_call", "rest"]
 # Each call in a fork of one process that has imported nothing but what every command imports: 20 times as fast as a
 # process each, and as strict.
@@ -129,7 +127,7 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     [
         (["model.plan"], set()),
         (["bare.plan", "--trust"], set()),  # which prints a note
-        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock", "pynvml"} | VALIDATION),
+        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock", "pynvml"}),
     ],
 )
 def test_the_first_result_of_an_engine_waits_for_few_imports(

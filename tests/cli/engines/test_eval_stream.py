@@ -1,7 +1,6 @@
 """`eval-stream` on engines, by the double of the core: a verdict `wrong`, and a profile for each chunk size."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def engine(tmp_path: Path) -> Path:
     model, plan = attention(tmp_path), tmp_path / "attention.plan"
     ranges = "x:1x3x3/1x3x9/1x3x15,length:1/1/1,cache:1x6x4/1x6x4/1x6x4,cache_len:1/1/1"
     stdout_of("build-engine", model, "--profile", ranges, "-o", plan, "--verify", "off")
-    found = replace(verify_plan(PlanRequest(plan, model)), verdict="wrong", reason="row 1 is wrong")
+    found = verify_plan(PlanRequest(plan, model)).model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"})
     assert keep_verdict(plan, found)
     return plan
 

@@ -1,7 +1,5 @@
 """Which of several builds is kept, and how far they are apart in words."""
 
-from dataclasses import replace
-
 import pytest
 from tests.texts import held
 
@@ -51,13 +49,14 @@ def test_builds_without_figures_are_named_with_their_reasons() -> None:
     failed = {2: "trt computes it in fp32, not fp16", 4: "trt computes it in fp32, not fp16", 5: "it crashed."}
     found = Builds.chosen([*builds(0.53, None, 0.55, None, None)])
     assert found.missing == ""
-    found = replace(found, builds=tuple(replace(one, reason=failed.get(one.number)) for one in found.builds))
+    rows = tuple(one.model_copy(update={"reason": failed.get(one.number)}) for one in found.builds)
+    found = found.model_copy(update={"builds": rows})
     wanted = "no figures of 2, 4 (trt computes it in fp32, not fp16); no figures of 5 (it crashed)"
     assert found.missing == wanted
-    scored = tuple(replace(one, score=0.5) if one.number == 5 else one for one in found.builds)
-    assert replace(found, builds=scored).missing == wanted.replace("no figures of 5", "no latency of 5")
+    scored = tuple(one.model_copy(update={"score": 0.5}) if one.number == 5 else one for one in found.builds)
+    assert found.model_copy(update={"builds": scored}).missing == wanted.replace("no figures of 5", "no latency of 5")
     held(found.words)
-    long = replace(found, builds=(replace(found.builds[1], reason=f"cannot read {'x ' * 400}"),))
+    long = Builds(builds=(OneBuild(number=2, reason=f"cannot read {'x ' * 400}"),))
     assert len(long.missing) < 200
     assert long.missing.endswith("x …)")
 

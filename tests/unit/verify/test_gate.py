@@ -1,7 +1,6 @@
 """Which verdicts let an engine pass, and what a language model's agreement with PyTorch is worth."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_other_shapes_another_gpu_and_another_model_are_not_covered(model: Path,
 
 
 def test_a_wrong_engine_is_refused_everywhere_and_allowed_with_a_mark(model: Path, plan: Path) -> None:
-    found = replace(verify_plan(PlanRequest(plan, model)), verdict="wrong", reason="row 1 is wrong")
+    found = verify_plan(PlanRequest(plan, model)).model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"})
     assert keep_verdict(plan, found)
     for check in (
         lambda **more: require_verified(provenance(plan), plan, [BOTH], **more),
@@ -118,7 +117,7 @@ def test_agreement_with_pytorch_is_a_verdict_on_engines_that_have_none(model: Pa
 
 def test_unverified_takes_the_place_of_nothing(model: Path, plan: Path) -> None:
     verify_plan(PlanRequest(plan, model))
-    lost = replace(verdict(plan), verdict="unverified", reason="out of memory")
+    lost = verdict(plan).model_copy(update={"verdict": "unverified", "reason": "out of memory"})
     assert not keep_verdict(plan, lost)
     assert verdict(plan).verdict == "right"
     document = json.loads(manifest_path(plan).read_text())

@@ -224,7 +224,7 @@ def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None
         name="rows-1", model_sha256="0", verdict="right", latency_ms=1, plain_latency_ms=None, rows=1
     )
     plan = tmp_path / "fixed.plan"
-    export(replace(made, manifest=replace(made.manifest, way_around=around)), plan)
+    export(replace(made, manifest=made.manifest.model_copy(update={"way_around": around})), plan)
     with TrtBackend().load(plan, SessionOptions()) as session:
         assert session.record()["rows"] == 1
 

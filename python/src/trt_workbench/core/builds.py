@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Literal
 
 from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import Strict, read_document
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import share
-from trt_workbench.core.plain import Plain, read_plain
 from trt_workbench.core.settings import Keep, Setting
 from trt_workbench.core.verification import WRONG
 
@@ -21,8 +20,7 @@ BUILD = "build_number"
 _LONGEST_REASON = 160  # characters in a sentence about all builds; `OneBuild.reason` has the rest
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneBuild(Plain):
+class OneBuild(Strict):
     """One build; None for what was not measured.
 
     Attributes:
@@ -51,8 +49,7 @@ class OneBuild(Plain):
         return self.verdict or ("failed" if self.reason else None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Builds(Plain):
+class Builds(Strict):
     """All builds of a request, each from an empty timing cache.
 
     Attributes:
@@ -131,8 +128,7 @@ class Builds(Plain):
         return self.kept
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerChoice(Plain):
+class LayerChoice(Strict):
     """How TensorRT executes one layer.
 
     Attributes:
@@ -144,16 +140,14 @@ class LayerChoice(Plain):
     formats: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerVariant(Plain):
+class LayerVariant(Strict):
     """What some of the builds chose for a layer: their numbers, and the choice; None where they have no such layer."""
 
     builds: tuple[int, ...]
     choice: LayerChoice | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerDifference(Plain):
+class LayerDifference(Strict):
     """A layer that is not the same in all builds.
 
     Attributes:
@@ -167,8 +161,7 @@ class LayerDifference(Plain):
     variants: tuple[LayerVariant, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuiltGroup(Plain):
+class BuiltGroup(Strict):
     """The builds of one request, and why they differ.
 
     Attributes:
@@ -184,8 +177,7 @@ class BuiltGroup(Plain):
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildGroups(Plain):
+class BuildGroups(Strict):
     """builds.json of a run."""
 
     schema_version: Literal[1] = 1
@@ -198,7 +190,7 @@ FILE = "builds.json"
 def builds_of(directory: Path) -> tuple[BuiltGroup, ...]:
     """Return the groups of a run directory; none where nothing was built several times. Raises UsageProblem."""
     file = directory / FILE
-    return read_plain(file, BuildGroups).groups if file.is_file() else ()
+    return read_document(file, BuildGroups).groups if file.is_file() else ()
 
 
 def _range(values: Sequence[float | None], form: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from typing_extensions import TypedDict
 
-from trt_workbench.core.plain import Plain
+from trt_workbench.core.documents import Strict
 
 Shapes = Mapping[str, Sequence[int]]
 WRONG, UNDECIDED, UNVERIFIED = "wrong", "undecided", "unverified"
@@ -34,8 +33,7 @@ class Mark(TypedDict):
     allowed: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifiedShapes(Plain):
+class VerifiedShapes(Strict):
     """One set of input shapes that was tried.
 
     Attributes:
@@ -49,8 +47,7 @@ class VerifiedShapes(Plain):
     inputs_sha256: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verification(Plain):
+class Verification(Strict):
     """A verdict on one engine, and what it is based on.
 
     Attributes:

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import field_validator
+
 from trt_workbench.core.builds import Builds
+from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign
 from trt_workbench.core.hashing import has_hash
-from trt_workbench.core.plain import Plain, read_plain
 from trt_workbench.core.verification import Verification
 
 SUFFIX = ".json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineFile(Plain):
+class EngineFile(Strict):
     """The plan: SHA-256 of the file and its size."""
 
     sha256: str
     size_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelFile(Plain):
+class ModelFile(Strict):
     """The model: file name, hash including external data, and the metadata it carries (`names`, `imgsz`, …)."""
 
     file: str
     sha256: str
     size_bytes: int
     external_files: tuple[str, ...] = ()
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuIdentity(Plain):
+class GpuIdentity(Strict):
     """The GPU that the engine was tuned on."""
 
     name: str
@@ -46,8 +44,7 @@ class GpuIdentity(Plain):
     compute_capability: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tensor(Plain):
+class Tensor(Strict):
     """An input or output of the engine; -1 is a dimension known at run time only."""
 
     name: str
@@ -55,16 +52,14 @@ class Tensor(Plain):
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plugin(Plain):
+class Plugin(Strict):
     """A plugin library that was loaded for the build."""
 
     path: str
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkaroundRecord(Plain):
+class WorkaroundRecord(Strict):
     """How a wrong engine was made correct.
 
     Attributes:
@@ -84,8 +79,7 @@ class WorkaroundRecord(Plain):
     rows: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest(Plain):
+class Manifest(Strict):
     """Everything that is recorded about an engine.
 
     Attributes:
@@ -142,11 +136,13 @@ class Manifest(Plain):
     way_around: WorkaroundRecord | None = None
     several: Builds | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse options without the names of the precision. Raises ValueError."""
-        names = self.options.get("precision", [])
+    @field_validator("options")
+    @classmethod
+    def _names(cls, options: dict[str, Any]) -> dict[str, Any]:
+        names = options.get("precision", [])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("options.precision is not a list of names")
+        return options
 
     @property
     def precision(self) -> tuple[str, ...]:
@@ -174,7 +170,7 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
             f"The plan would replace the model, its external data or the timing cache; name another with --plan: {plan}"
         )
     refuse_foreign(plan, _is_ours)
-    refuse_foreign(manifest_path(plan), lambda path: read_plain(path, Manifest))
+    refuse_foreign(manifest_path(plan), lambda path: read_document(path, Manifest))
 
 
 def _is_ours(plan: Path) -> bool:
@@ -185,8 +181,6 @@ def _is_ours(plan: Path) -> bool:
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
     """Write the manifest next to `plan`, whole or not at all. Raises OSError."""
-    from trt_workbench.core.documents import write_json
-
     write_json(manifest_path(plan), manifest)
 
 
@@ -199,4 +193,4 @@ def read_manifest(plan: Path) -> Manifest | None:
     path = manifest_path(plan)
     if not os.path.lexists(path):
         return None
-    return read_plain(path, Manifest, "build the engine again")
+    return read_document(path, Manifest, "build the engine again")

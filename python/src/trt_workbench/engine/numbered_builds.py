@@ -36,7 +36,7 @@ def keep_build(prepared: PreparedBuild, chosen: CheckedPlan, several: Builds) ->
     digest, made = prepared.key.digest(), read_manifest(chosen.path)
     assert made is not None  # it was just built
     options = prepared.settings.model_dump(mode="json")
-    manifest = replace(made, cache_key=digest, options=options, several=several)
+    manifest = made.model_copy(update={"cache_key": digest, "options": options, "several": several})
     with cache.build_lock(digest, lambda: None):
         path = cache.store(digest, chosen.data, manifest)
     return BuiltEngine(replace(chosen, path=path, manifest=manifest), built=True)

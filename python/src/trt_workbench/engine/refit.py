@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
@@ -46,20 +45,21 @@ def refit_plan(
     with native.translated():
         data: bytes = native.require("refit")(loaded.engine, model=str(model.path))
     model.require_unchanged()
-    manifest = replace(
-        made,
-        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        engine=EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
-        model=ModelFile(
-            file=model.path.name,
-            sha256=model.sha256,
-            size_bytes=model.size_bytes,
-            external_files=model.facts.external_locations,
-            metadata=model.facts.metadata,
-        ),
-        options={**made.options, "strip_weights": False},
-        verification=None,  # of other weights
+    refitted = ModelFile(
+        file=model.path.name,
+        sha256=model.sha256,
+        size_bytes=model.size_bytes,
+        external_files=model.facts.external_locations,
+        metadata=model.facts.metadata,
     )
+    changed = {
+        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "engine": EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
+        "model": refitted,
+        "options": {**made.options, "strip_weights": False},
+        "verification": None,  # of other weights
+    }
+    manifest = made.model_copy(update=changed)
     write_bytes(destination, data)
     write_manifest(destination, manifest)
     return manifest

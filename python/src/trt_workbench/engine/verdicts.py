@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from trt_workbench.core.verification import UNVERIFIED, WRONG, Verification
@@ -50,5 +49,5 @@ def _write(plan: Path, found: Verification) -> bool:
     weaker = earlier and (found.verdict == UNVERIFIED or (earlier.verdict == WRONG and found.reference is None))
     if weaker and earlier and earlier.verdict != UNVERIFIED:
         return False
-    write_manifest(plan, replace(manifest, schema_version=2, verification=found))
+    write_manifest(plan, manifest.model_copy(update={"schema_version": 2, "verification": found}))
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from trt_workbench.profile.document import ProfileRun, read_records, with_shares
 from trt_workbench.profile.workload import Workload, feed_for, open_session, random_feed
 
 # What a plan is loaded and run with, once a model is built.
-_PLAN_KEYS = ({one.name for one in fields(RunnerChoice)} | {"device"}) - {"config", "force", "max_batch"}
+_PLAN_KEYS = (RunnerChoice.model_fields.keys() | {"device"}) - {"config", "force", "max_batch"}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -246,10 +246,10 @@ class RunningSide:
         group = built_group(self.label(name), records, scores)
         checked = [self.checked(name, CommandEnd(None, ""), one.number) for one in group.builds.builds]
         builds = [
-            replace(one, verdict=found.verdict, relative_l2=found.relative_l2)
+            one.model_copy(update={"verdict": found.verdict, "relative_l2": found.relative_l2})
             for one, found in zip(group.builds.builds, checked, strict=True)
         ]
-        return replace(group, builds=Builds.chosen(builds))
+        return group.model_copy(update={"builds": Builds.chosen(builds)})
 
     def _options(self, number: int | None) -> dict[str, Any]:
         return {**self.side.options, **({} if number is None else {BUILD: number})}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from trt_workbench.core.directory import run_directory
@@ -118,7 +118,7 @@ def _joined(found: Verification, earlier: Verification) -> Verification:
     shapes = (*found.shapes, *(one for one in earlier.shapes if one.shapes not in tried))
     left = min(found.shapes_left, earlier.shapes_left)
     verdict = loosest(one.verdict for one in shapes if one.verdict != UNVERIFIED)
-    return replace(found, verdict=verdict, shapes=shapes, shapes_left=left)
+    return found.model_copy(update={"verdict": verdict, "shapes": shapes, "shapes_left": left})
 
 
 # Row-major, and what the core packs row-major arrays into.

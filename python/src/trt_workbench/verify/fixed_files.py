@@ -56,7 +56,7 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
         return output
     plan = read_plan(taken.plan)
     assert plan.manifest is not None
-    marked = replace(plan.manifest, way_around=way_around(found, taken, request))
+    marked = plan.manifest.model_copy(update={"way_around": way_around(found, taken, request)})
     export(replace(plan, manifest=marked), output)
     return output
 

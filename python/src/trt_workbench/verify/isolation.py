@@ -16,7 +16,6 @@ from pydantic import TypeAdapter
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.core.files import scratch_folder
-from trt_workbench.core.plain import plain
 from trt_workbench.core.stack import HERE, Stack
 from trt_workbench.core.verification import Verification
 from trt_workbench.core.workers import TIMEOUT, WorkerFailure, Workers
@@ -132,4 +131,4 @@ def plan_verified_apart(request: PlanRequest, worker: Isolated, timeout_s: float
         found = crashed(manifest, request.mode, str(error), request.device)
         keep_verdict(request.plan, found)
         return found
-    return plain(Verification, answer["verification"])
+    return Verification.model_validate(answer["verification"])

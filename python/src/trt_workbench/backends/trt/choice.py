@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from trt_workbench.core.plain import Plain
+from trt_workbench.core.documents import Strict
 from trt_workbench.core.settings import Setting
 
 _Count: TypeAlias = Annotated[int, Setting(min=1)]
 _Index: TypeAlias = Annotated[int, Setting(min=0)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunnerChoice(Plain):
+class RunnerChoice(Strict):
     """How an engine is loaded and run. Every field is an extra option of the backend.
 
     Attributes:

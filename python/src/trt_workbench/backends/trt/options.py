@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.engine.options import BuildSettings, load_settings
 
-_RUNNER_KEYS = tuple(field.name for field in fields(RunnerChoice))
+_RUNNER_KEYS = tuple(RunnerChoice.model_fields)
 
 
 def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]:
@@ -41,7 +40,7 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
 
 def _choice(given: Mapping[str, Any]) -> RunnerChoice:
     try:
-        return TypeAdapter(RunnerChoice).validate_python(given)
+        return RunnerChoice.model_validate(given)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         name, reason = ".".join(map(str, details["loc"])), details["msg"]
