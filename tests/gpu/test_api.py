@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
-import trt_workbench as tw
+import trt_workbench.api as tw
 from trt_workbench.engine import native
 from trt_workbench.vision.scenes.scenes import write_dataset
 

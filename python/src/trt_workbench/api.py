@@ -1,6 +1,6 @@
 """The package as a library: each function does what its command does, and returns what that writes.
 
-    import trt_workbench as tw
+    import trt_workbench.api as tw
 
     with tw.load("detector.onnx", backend="trt", precision="fp16") as model:
         found = model("street.jpg")  # boxes, scores, names, masks, keypoints
@@ -27,14 +27,30 @@ from trt_workbench.console.called import Finished, call_command, settings
 from trt_workbench.console.common import say, with_embedded
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.decide import cli as _decide
 from trt_workbench.decide.document import Decision
 from trt_workbench.verify import VerifyFindings
 from trt_workbench.verify import cli as _verify
-from trt_workbench.vision import CocoMetrics, LoadedModel
+from trt_workbench.vision import CocoMetrics, FoundObjects, LoadedModel
 from trt_workbench.vision import cli as _vision
 from trt_workbench.vision.settings import PredictSettings
 
+__all__ = [
+    "CheckFailed",
+    "ComponentMissing",
+    "DeviceFailure",
+    "Finished",
+    "FoundObjects",
+    "LoadedModel",
+    "UsageProblem",
+    "WorkbenchError",
+    "bench",
+    "decide",
+    "evaluate",
+    "load",
+    "verify",
+]
 T = TypeVar("T")
 Takes = tuple[Callable[..., Any], tuple[str, ...]]
 TAKES: Final[dict[str, Takes]] = {
