@@ -55,27 +55,11 @@ def session_of(model: Path) -> Session:
         ("backend:KeyError('x')", BackendFailure, "OddBackend: KeyError: 'x'"),
         ("backend:SystemExit(3)", BackendFailure, "OddBackend: SystemExit: 3"),
         ("availability:RuntimeError('no licence')", BackendFailure, "availability: RuntimeError: no licence"),
-        ("availability:None", BackendFailure, "availability: it returned None, not an Availability"),
-        ("availability:Availability(ok='yes')", BackendFailure, "availability: it returned an Availability whose"),
-        ("availability:Availability(True, versions={'a': 1})", BackendFailure, "availability: it returned an"),
+        ("availability:None", BackendFailure, "availability: TypeError: it returned NoneType, not Availability"),
         ("__init__:ValueError('boom')", BackendFailure, "_load: ValueError: boom"),
         ("__init__:ImportError('libx.so')", ComponentMissing, "_load: ImportError: libx.so"),
-        ("_load:None", BackendFailure, "_load: it returned None, not a Session"),
-        ("_load:7", BackendFailure, "_load: it returned a int, not a Session"),
-        ("session.inputs:None", BackendFailure, "_load: the session's inputs must be a tuple of TensorSpecs"),
-        ("session.outputs:[('y', 'float32')]", BackendFailure, "_load: the session's outputs must be a tuple"),
-        ("session.outputs:(TensorSpec('y', 'float32', [3]),)", BackendFailure, "_load: the shape of y"),
-        ("session.outputs:(TensorSpec('y', 'float32', (-1, 3)),)", BackendFailure, "_load: the shape of y"),
-        ("session.outputs:(TensorSpec('y', 'float99', (3,)),)", BackendFailure, "_load: y in the session's outputs"),
-        ("session.outputs:(TensorSpec('y', None, (3,)),)", BackendFailure, "_load: y in the session's outputs has"),
-        ("session.outputs:(TensorSpec('y', 'int8', ()),) * 2", BackendFailure, "_load: the names of the session"),
-        ("session.metadata:None", BackendFailure, "_load: the session's metadata must map texts"),
-        ("session.metadata:{'stride': 32}", BackendFailure, "_load: the session's metadata must map texts"),
-        ("session.provenance:None", BackendFailure, "_load: the session's provenance cannot be written"),
-        ("session.provenance:{'a': object()}", BackendFailure, "_load: the session's provenance cannot be written"),
-        ("session.provenance:{'a': float('nan')}", BackendFailure, "_load: the session's provenance cannot be"),
-        ("session.concurrency:None", BackendFailure, "_load: the session's concurrency is None"),
-        ("session.concurrency:0", BackendFailure, "_load: the session's concurrency is 0"),
+        ("_load:None", BackendFailure, "_load: TypeError: it returned NoneType, not Session"),
+        ("_load:7", BackendFailure, "_load: TypeError: it returned int, not Session"),
         ("_infer:RuntimeError('boom')", BackendFailure, "_infer: RuntimeError: boom"),
         ("_infer:SystemExit()", BackendFailure, "_infer: SystemExit"),
         ("_infer:Panic('of Rust')", BackendFailure, "_infer: Panic: of Rust"),
@@ -85,23 +69,22 @@ def session_of(model: Path) -> Session:
         ("_infer:OutOfMemoryError('CUDA out of memory')", OutOfMemory, "_infer: OutOfMemoryError: CUDA"),
         ("_infer:RuntimeError('CUDA failure 700: an illegal memory access')", DeviceLost, "_infer: RuntimeError: CUDA"),
         ("_infer:RuntimeError('CUDA failure 1: invalid argument')", DeviceFailure, "_infer: RuntimeError: CUDA"),
-        ("_infer:None", BackendFailure, "_infer: it returned None, not arrays by name"),
-        ("_infer:[*found.values()]", BackendFailure, "_infer: it returned a list, not arrays by name"),
-        (
-            "_infer:{}",
-            BackendFailure,
-            r"_infer: outputs are missing or unknown: it returned \[\]",
-        ),
-        ("_infer:{**found, 'z': 1}", BackendFailure, "_infer: outputs are missing or unknown: .*'z'"),
-        ("_infer:{1: found['y']}", BackendFailure, "_infer: outputs are missing or unknown"),
-        ("arrays.y:None", BackendFailure, "_infer: it returned None, not an array"),
+        ("_infer:None", BackendFailure, "_infer: AttributeError: 'NoneType' object"),
+        ("_infer:[*found.values()]", BackendFailure, "_infer: AttributeError: 'list' object"),
+        ("_infer:{}", BackendFailure, r"_infer: ValueError: it returned the outputs \[\], but the model has \['y'\]"),
+        ("_infer:{**found, 'z': 1}", BackendFailure, "_infer: ValueError: it returned the outputs .*'z'"),
+        ("_infer:{1: found['y']}", BackendFailure, r"_infer: ValueError: it returned the outputs \['1'\]"),
+        ("arrays.y:None", BackendFailure, "_infer: AttributeError: 'NoneType' object"),
         ("_infer:GeneratorExit()", BackendFailure, "_infer: GeneratorExit"),
-        ("arrays.y:np.ma.masked_array(array)", BackendFailure, "_infer: it returned a MaskedArray, not an array"),
-        ("arrays.y:array.tolist()", BackendFailure, "_infer: it returned a list, not an array"),
-        ("arrays.y:array[0]", BackendFailure, r"_infer: Output y has shape \[3\], the model returns y float32"),
-        ("arrays.y:array[:, :2]", BackendFailure, r"_infer: Output y has shape \[2, 2\]"),
-        ("arrays.y:array.astype('f8')", BackendFailure, "_infer: Output y is float64"),
-        ("arrays.y:array.astype('>f4')", BackendFailure, "_infer: Output y is in foreign byte order"),
+        ("arrays.y:array.tolist()", BackendFailure, "_infer: AttributeError: 'list' object"),
+        (
+            "arrays.y:array[0]",
+            BackendFailure,
+            r"_infer: ValueError: Output y has shape \[3\], the model returns y float32",
+        ),
+        ("arrays.y:array[:, :2]", BackendFailure, r"_infer: ValueError: Output y has shape \[2, 2\]"),
+        ("arrays.y:array.astype('f8')", BackendFailure, "_infer: ValueError: Output y is float64"),
+        ("arrays.y:array.astype('>f4')", BackendFailure, "_infer: ValueError: Output y is in foreign byte order"),
         ("_close:RuntimeError('boom')", BackendFailure, "_close: RuntimeError: boom"),
     ],
 )
@@ -130,30 +113,7 @@ def test_a_session_has_the_names_of_the_model(odd: Callable[..., None], model: P
         session_of(model)
 
 
-@pytest.mark.filterwarnings("ignore:the matrix subclass")
-def test_a_matrix_is_taken_as_the_array_that_it_is(odd: Callable[..., None], model: Path) -> None:
-    odd("arrays.y:np.matrix(array)")
-    with session_of(model) as session:
-        assert type(session.run(X)["y"]) is np.ndarray
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "file_kinds:'.onnx'",
-        "file_kinds:None",
-        "file_kinds:()",
-        "precisions:'fp32'",
-        "file_kinds:SystemExit(1)",
-    ],
-)
-def test_a_class_that_cannot_be_gone_by_is_refused(odd: Callable[..., None], what: str) -> None:
-    odd(what)
-    with refused(ComponentMissing):
-        registry.get_backend("odd")
-
-
-@pytest.mark.parametrize("what", ["availability:SystemExit(1)", "backend:Panic('x')", "file_kinds:SystemExit(1)"])
+@pytest.mark.parametrize("what", ["availability:SystemExit(1)", "backend:Panic('x')"])
 def test_the_others_are_listed_beside_it(odd: Callable[..., None], what: str) -> None:
     odd(what)
     found = registry.availabilities()
@@ -166,12 +126,6 @@ def test_the_others_are_listed_beside_it(odd: Callable[..., None], what: str) ->
     "what",
     [
         "measure:RuntimeError('boom')",
-        "measure:None",
-        "measure:Samples(np.ones(0), 1.0)",
-        "measure:Samples(np.array([1.0, np.nan]), 1.0)",
-        "measure:Samples(np.array([1.0, -1.0]), 1.0)",
-        "measure:Samples(np.ones(3), 0.0)",
-        "measure:Samples(np.ones(3), 1.0, {'compute': np.ones(2)})",
         "run_images:ZeroDivisionError()",
         "run_images:None",
     ],

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.backends.answers import ANSWERS, wrong_trait
-from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, checked_array
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.core.extensions import BACKENDS, Guard, broken, extensions, load_extension, package_of
+from trt_workbench.core.extensions import BACKENDS, Guard, Protocol, extensions, load_extension, package_of
 from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.launcher import task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
@@ -203,11 +202,27 @@ def _load(name: str) -> Backend:
     kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
     if entry.dist is None:
         return kind()
-    if problem := wrong_trait(kind):
-        raise broken(entry, problem)
-    guard = Guard(f"Backend {name}", package_of(entry), ANSWERS)
+    guard = Guard(f"Backend {name}", package_of(entry), _PROTOCOL)
     backend: Backend = guard.guarded(guard.call(kind))
     return backend
+
+
+def _check_outputs(session: Session, found: Mapping[str, Any]) -> None:
+    """Raise ValueError where an array is missing or, unless `verify` judges that itself, not what its spec says."""
+    names = {spec.name for spec in session.outputs}
+    if names != found.keys():
+        raise ValueError(f"it returned the outputs {sorted(map(str, found))}, but the model has {sorted(names)}")
+    if session.refuses_misfits:
+        for spec in session.outputs:
+            checked_array(spec, found[spec.name], "Output", "returns", ValueError)
+
+
+# What a backend of another package returns.
+_PROTOCOL: Protocol = {
+    "availability": Availability,
+    **dict.fromkeys(("load", "_load"), Session),
+    **dict.fromkeys(("run", "_infer", "run_images"), _check_outputs),
+}
 
 
 def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:

@@ -19,13 +19,11 @@ from trt_workbench.core.errors import BackendFailure, ComponentMissing, Workbenc
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# What a caller gets for what a method of an object returned. Raises WrongAnswer.
-Answer = Callable[["Guard", Any, Any], Any]
+# By the name of a method: the type of what it returns, or a check of its object and what it returned.
+Protocol = Mapping[str, "type[Any] | Callable[[Any, Any], None]"]
+# Methods that return an object whose calls are guarded, too.
+_PARTS = ("load", "_load", "stream_pool", "load_language")
 _NOT_FOREIGN = ("trt_workbench", "builtins", "abc", "typing")
-
-
-class WrongAnswer(Exception):
-    """A method returned an invalid value; the text describes it."""
 
 
 @dataclass(frozen=True)
@@ -35,34 +33,37 @@ class Guard:
     Attributes:
         who: the subject of the sentence, such as `Backend mine`.
         package: name and version of the package.
-        answers: by the name of a method.
+        protocol: what its methods return.
         passed: errors that are answers.
     """
 
     who: str
     package: str
-    answers: Mapping[str, Answer] = field(default_factory=dict)
+    protocol: Protocol = field(default_factory=dict)
     passed: tuple[type[BaseException], ...] = ()
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function of the package and return its checked answer.
+        """Call a function of the package and return what it returned.
 
         Raises:
             WorkbenchError: as the function raised it; anything else that it raises becomes one, a SystemExit, too.
         """
+        place = getattr(function, "__name__", "a call")
         try:
-            found = function(*args, **kwargs)
-            answer = self.answers.get(getattr(function, "__name__", ""))
-            return answer(self, getattr(function, "__self__", None), found) if answer else found
+            found, expected = function(*args, **kwargs), self.protocol.get(place)
+            if isinstance(expected, type):
+                if not isinstance(found, expected):
+                    raise TypeError(f"it returned {type(found).__name__}, not {expected.__name__}")
+            elif expected:
+                expected(getattr(function, "__self__", None), found)
+            return self.guarded(found) if place in _PARTS else found
         except self.passed:
             raise
         except (WorkbenchError, KeyboardInterrupt):
             raise
         except BaseException as error:  # SystemExit, and panics of other languages, which are no Exceptions
             kind = ComponentMissing if isinstance(error, ImportError) else device_error(error) or BackendFailure
-            name = "" if isinstance(error, WrongAnswer) else type(error).__name__
-            said = ": ".join(filter(None, (name, str(error))))
-            place = getattr(function, "__name__", "a call")
+            said = ": ".join(filter(None, (type(error).__name__, str(error))))
             raise kind(f"{self.who} (package {self.package}) failed in {place}: {said}") from error
 
     def guarded(self, found: Any) -> Any:

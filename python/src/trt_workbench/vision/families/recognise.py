@@ -6,15 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from trt_workbench.backends.answers import of_kind
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
-from trt_workbench.core.extensions import FAMILIES, Answer, Guard, WrongAnswer, extensions, load_extension, package_of
+from trt_workbench.core.extensions import FAMILIES, Guard, extensions, load_extension, package_of
 from trt_workbench.model.opened import Model
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family
+from trt_workbench.vision.families.base import DetectorFacts, DoesNotFit, Family
 from trt_workbench.vision.families.classifier import Classifier
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
@@ -191,25 +189,9 @@ def _create(name: str, output: TensorSpec, facts: DetectorFacts) -> Family:
     if name in _OWN_NAMES:
         return kind.create(output, facts)
     package = package_of(extensions(FAMILIES, _OWN_NAMES)[name])
-    guard = Guard(f"Detector family {name}", package, _ANSWERS, (DoesNotFit,))
+    guard = Guard(f"Detector family {name}", package, {"create": Family}, (DoesNotFit,))
     family: Family = guard.guarded(guard.call(kind.create, output, facts))
     return family
-
-
-def _detections(_: Guard, __: object, found: object) -> object:
-    shapes = [getattr(one, "shape", None) for one in found[:3]] if isinstance(found, Detections) else []
-    count = shapes[0][0] if shapes and shapes[0] else None
-    if shapes != [(count, 4), (count,), (count,)]:
-        raise WrongAnswer("it returned no Detections with arrays of one length")
-    return found
-
-
-_ANSWERS: dict[str, Answer] = {
-    "create": of_kind(Family),
-    "transform": of_kind(ImageTransform),
-    "decode": of_kind(list),
-    "_candidates": _detections,
-}
 
 
 def _try(
