@@ -21,6 +21,7 @@ enum cudaError_t {
     cudaErrorNotReady,
     cudaErrorNoDevice,
     cudaErrorInsufficientDriver,
+    cudaErrorStreamCaptureIsolation,
     cudaErrorStreamCaptureImplicit,
     cudaErrorIllegalAddress,
     cudaErrorLaunchFailure,

@@ -13,48 +13,68 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
+#include <random>
 #include <utility>
 #include <vector>
 
+struct CUstream_st;
+
 namespace {
 
-struct Marks {
-    std::size_t recorded = 0;
-    std::size_t reached = 0;
+/// A place in a stream's work.
+struct Place {
+    std::shared_ptr<CUstream_st> stream;
+    std::size_t count = 0;
+
+    [[nodiscard]] bool is_reached() const;
 };
 
 struct Task {
-    std::function<bool()> ready;
     std::function<void()> work;
+    std::vector<Place> after;
 };
 
 } // namespace
 
 struct CUstream_st {
     std::deque<Task> tasks;
+    std::size_t put = 0;
+    std::size_t done = 0;
     bool held = false;
+    bool blocking = false; ///< the legacy default stream and this wait for one another
+    bool destroyed = false;
     FakeGraph* capture = nullptr;
 };
 struct CUevent_st {
-    std::shared_ptr<Marks> marks = std::make_shared<Marks>();
+    Place place;
+    FakeGraph* capture = nullptr; ///< in which it was recorded
 };
 struct FakeGraph {
     std::vector<std::function<void()>> nodes;
+    Place last; ///< a graph is not launched beside itself
 };
 
 namespace {
 
-CUstream_st legacy;
-CUstream_st per_thread;
+bool Place::is_reached() const {
+    return !stream || stream->done >= count;
+}
+
+using Streams = std::map<cudaStream_t, std::shared_ptr<CUstream_st>>;
+using Blocks = std::map<const std::byte*, std::pair<std::size_t, int>>; ///< bytes and device by address
+
+CUstream_st legacy_handle;
+CUstream_st per_thread_handle;
 std::mutex mutex;
 std::condition_variable changed;
-std::set<CUstream_st*> streams{&legacy, &per_thread};
-using Blocks = std::map<const std::byte*, std::pair<std::size_t, int>>; ///< bytes and device by address
+const auto legacy = std::make_shared<CUstream_st>();
+Streams streams{{&legacy_handle, legacy}};
 Blocks device_blocks;
 Blocks locked_blocks;
+std::vector<void*> freed;                                          ///< for which the device has to be done
 std::vector<std::pair<const std::byte*, const std::byte*>> copies; ///< to and from
 bool all_held = false;
+std::minstd_rand lot;
 std::atomic<std::size_t> most_bytes = std::numeric_limits<std::size_t>::max();
 std::atomic<std::size_t> allocation_count = 0;
 std::atomic<std::size_t> graph_count = 0;
@@ -62,41 +82,106 @@ std::atomic<std::size_t> wait_count = 0;
 std::atomic<std::size_t> destroyed_count = 0;
 thread_local int current_device = 0;
 
-// Whatever can be done is, stream after stream.
-void pump() {
-    bool progress = true;
-    while (progress) {
-        progress = false;
-        for (CUstream_st* stream : streams) {
-            while (!stream->held && !all_held && !stream->tasks.empty() && stream->tasks.front().ready()) {
-                const Task task = std::move(stream->tasks.front());
-                stream->tasks.pop_front();
-                task.work();
-                progress = true;
-            }
-        }
+std::size_t draw(std::size_t count) {
+    return lot() % count;
+}
+
+std::shared_ptr<CUstream_st> resolve(cudaStream_t stream) {
+    if (stream == nullptr) {
+        return legacy;
+    }
+    if (stream != &per_thread_handle) {
+        return streams.at(stream);
+    }
+    thread_local std::shared_ptr<CUstream_st> own;
+    if (!own) {
+        own = std::make_shared<CUstream_st>();
+        own->blocking = true;
+        own->held = per_thread_handle.held;
+        streams[own.get()] = own;
+    }
+    return own;
+}
+
+bool may_go(const CUstream_st& stream) {
+    return !all_held && !stream.held && !stream.tasks.empty() &&
+           std::ranges::all_of(stream.tasks.front().after, &Place::is_reached);
+}
+
+void step(CUstream_st& stream) {
+    const Task task = std::move(stream.tasks.front());
+    stream.tasks.pop_front();
+    task.work();
+    ++stream.done;
+    std::erase_if(streams, [](const auto& one) { return one.second->destroyed && one.second->tasks.empty(); });
+    if (!freed.empty() && std::ranges::all_of(streams, [](const auto& one) { return one.second->tasks.empty(); })) {
+        std::ranges::for_each(std::exchange(freed, {}), &std::free);
     }
     changed.notify_all();
 }
 
-bool always() {
+// One thing on any stream; false where nothing can be done.
+bool wander() {
+    std::vector<std::shared_ptr<CUstream_st>> some;
+    for (const auto& [handle, stream] : streams) {
+        if (may_go(*stream)) {
+            some.push_back(stream);
+        }
+    }
+    if (!some.empty()) {
+        step(*some[draw(some.size())]);
+    }
+    return !some.empty();
+}
+
+void catch_up_locked() {
+    while (wander()) {
+    }
+}
+
+// One thing that has to be done for the place to be reached; false where a stream is held.
+bool approach(std::shared_ptr<CUstream_st> stream) {
+    while (!may_go(*stream)) {
+        if (all_held || stream->held) {
+            return false;
+        }
+        const auto& after = stream->tasks.front().after;
+        stream = std::ranges::find_if_not(after, &Place::is_reached)->stream;
+    }
+    step(*stream);
     return true;
 }
 
-void put(CUstream_st* stream, Task task) {
-    if (stream->capture != nullptr) {
-        stream->capture->nodes.push_back(std::move(task.work));
-        return;
+// What is waited for is done as late as can be; now and then something else comes before it.
+void reach(std::unique_lock<std::mutex>& lock, const Place& place) {
+    while (!place.is_reached()) {
+        if ((draw(4) != 0 || !wander()) && !approach(place.stream)) {
+            changed.wait(lock);
+        }
     }
-    stream->tasks.push_back(std::move(task));
-    pump();
 }
 
-cudaError_t allocate(void** pointer, std::size_t bytes) {
-    const std::size_t rounded = (bytes + 255) / 256 * 256;
-    *pointer = std::aligned_alloc(256, rounded);
-    std::memset(*pointer, 0x5A, rounded); // nobody may count on zeros
-    return cudaSuccess;
+Place put(const std::shared_ptr<CUstream_st>& stream, std::function<void()> work, std::vector<Place> after = {}) {
+    if (stream->capture != nullptr) {
+        stream->capture->nodes.push_back(std::move(work));
+        return {};
+    }
+    for (const auto& [handle, other] : streams) {
+        if (other != stream && ((stream == legacy && other->blocking) || (stream->blocking && other == legacy))) {
+            after.push_back({other, other->put});
+        }
+    }
+    stream->tasks.push_back({std::move(work), std::move(after)});
+    const Place place{stream, ++stream->put};
+    for (std::size_t steps = draw(8) == 0 ? draw(6) : 0; steps > 0; --steps) {
+        wander();
+    }
+    changed.notify_all();
+    return place;
+}
+
+Place end_of(const std::shared_ptr<CUstream_st>& stream) {
+    return put(stream, [] {});
 }
 
 // The device of what is at this address; none where nothing is.
@@ -109,9 +194,59 @@ std::optional<int> device_of(const Blocks& blocks, const std::byte* address) {
     return address < begin + block.first ? std::optional{block.second} : std::nullopt;
 }
 
-void note_copy(const void* to, const void* from) {
+bool is_pageable(const void* data) {
+    const auto* address = static_cast<const std::byte*>(data);
+    return !device_of(device_blocks, address) && !device_of(locked_blocks, address);
+}
+
+// Rows from one place to another: out of ordinary memory at once, into it before this returns.
+cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                      std::size_t height, cudaStream_t handle) {
+    auto* target = static_cast<std::byte*>(to);
+    const auto* source = static_cast<const std::byte*>(from);
+    std::unique_lock lock{mutex};
+    copies.emplace_back(target, source);
+    const std::shared_ptr<CUstream_st> stream = resolve(handle);
+    std::function<void()> work = [=] {
+        for (std::size_t row = 0; row < height; ++row) {
+            std::memcpy(target + row * to_pitch, source + row * from_pitch, width);
+        }
+    };
+    if (stream->capture == nullptr && is_pageable(from) && width * height > 0) {
+        std::vector<std::byte> staged(width * height);
+        for (std::size_t row = 0; row < height; ++row) {
+            std::memcpy(staged.data() + row * width, source + row * from_pitch, width);
+        }
+        work = [=, staged = std::move(staged)] {
+            for (std::size_t row = 0; row < height; ++row) {
+                std::memcpy(target + row * to_pitch, staged.data() + row * width, width);
+            }
+        };
+    }
+    const Place place = put(stream, std::move(work));
+    if (is_pageable(to)) {
+        reach(lock, place);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t allocate(void** pointer, std::size_t bytes) {
+    const std::size_t rounded = (bytes + 255) / 256 * 256;
+    *pointer = std::aligned_alloc(256, rounded);
+    std::memset(*pointer, 0x5A, rounded); // nobody may count on zeros
+    return cudaSuccess;
+}
+
+// Once the device is done, as CUDA does it; without waiting for streams that a test holds.
+cudaError_t release_block(Blocks& blocks, void* pointer) {
     const std::scoped_lock lock{mutex};
-    copies.emplace_back(static_cast<const std::byte*>(to), static_cast<const std::byte*>(from));
+    blocks.erase(static_cast<std::byte*>(pointer));
+    freed.push_back(pointer);
+    catch_up_locked();
+    if (std::ranges::all_of(streams, [](const auto& one) { return one.second->tasks.empty(); })) {
+        std::ranges::for_each(std::exchange(freed, {}), &std::free);
+    }
+    return cudaSuccess;
 }
 
 std::size_t count_copies(const void* data, std::size_t bytes, auto end) {
@@ -121,32 +256,35 @@ std::size_t count_copies(const void* data, std::size_t bytes, auto end) {
         copies, [&](const auto& copy) { return reinterpret_cast<std::uintptr_t>(copy.*end) - begin < bytes; }));
 }
 
-void record(cudaEvent_t event, cudaStream_t stream) {
-    if (stream->capture != nullptr) {
-        return;
-    }
-    const std::size_t mark = ++event->marks->recorded;
-    put(stream, {always, [marks = event->marks, mark] { marks->reached = std::max(marks->reached, mark); }});
-}
-
 } // namespace
 
 namespace fake {
 
+void seed(unsigned number) {
+    const std::scoped_lock lock{mutex};
+    lot.seed(number + 1);
+}
+
 void enqueue(cudaStream_t stream, std::function<void()> work) {
     const std::scoped_lock lock{mutex};
-    put(stream, {always, std::move(work)});
+    put(resolve(stream), std::move(work));
+}
+
+void catch_up() {
+    const std::scoped_lock lock{mutex};
+    catch_up_locked();
 }
 
 void hold(cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
-    stream->held = true;
+    resolve(stream)->held = true;
 }
 
 void release(cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
-    stream->held = false;
-    pump();
+    resolve(stream)->held = false;
+    catch_up_locked();
+    changed.notify_all();
 }
 
 HeldDevice::HeldDevice() {
@@ -157,7 +295,8 @@ HeldDevice::HeldDevice() {
 HeldDevice::~HeldDevice() {
     const std::scoped_lock lock{mutex};
     all_held = false;
-    pump();
+    catch_up_locked();
+    changed.notify_all();
 }
 
 FullDevice::FullDevice(std::size_t most) {
@@ -207,8 +346,8 @@ std::size_t destroyed_streams() {
 
 } // namespace fake
 
-const cudaStream_t cudaStreamLegacy = &legacy;
-const cudaStream_t cudaStreamPerThread = &per_thread;
+const cudaStream_t cudaStreamLegacy = &legacy_handle;
+const cudaStream_t cudaStreamPerThread = &per_thread_handle;
 
 const char* cudaGetErrorName(cudaError_t /*error*/) {
     return "cudaErrorOfTheDouble";
@@ -232,9 +371,9 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaDeviceSynchronize() {
     std::unique_lock lock{mutex};
-    changed.wait(lock, [] {
-        return std::all_of(streams.begin(), streams.end(), [](const CUstream_st* s) { return s->tasks.empty(); });
-    });
+    for (const auto& [handle, stream] : Streams{streams}) {
+        reach(lock, {stream, stream->put});
+    }
     return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
@@ -248,10 +387,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
     return status;
 }
 cudaError_t cudaFree(void* pointer) {
-    const std::scoped_lock lock{mutex};
-    device_blocks.erase(static_cast<std::byte*>(pointer));
-    std::free(pointer);
-    return cudaSuccess;
+    return release_block(device_blocks, pointer);
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned /*flags*/) {
     const cudaError_t status = allocate(pointer, bytes);
@@ -260,10 +396,7 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned /*flags*/)
     return status;
 }
 cudaError_t cudaFreeHost(void* pointer) {
-    const std::scoped_lock lock{mutex};
-    locked_blocks.erase(static_cast<std::byte*>(pointer));
-    std::free(pointer);
-    return cudaSuccess;
+    return release_block(locked_blocks, pointer);
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
     const std::scoped_lock lock{mutex};
@@ -284,20 +417,11 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
-    note_copy(to, from);
-    fake::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
-    return cudaSuccess;
+    return copy_rows(to, bytes, from, bytes, bytes, 1, stream);
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
-    note_copy(to, from);
-    fake::enqueue(stream, [=] {
-        for (std::size_t row = 0; row < height; ++row) {
-            std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,
-                        static_cast<const std::byte*>(from) + row * from_pitch, width);
-        }
-    });
-    return cudaSuccess;
+    return copy_rows(to, to_pitch, from, from_pitch, width, height, stream);
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
     fake::enqueue(stream, [=] { std::memset(to, value, bytes); });
@@ -305,40 +429,55 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
     const std::scoped_lock lock{mutex};
-    *stream = new CUstream_st; // NOLINT(cppcoreguidelines-owning-memory)
-    streams.insert(*stream);
+    const auto made = std::make_shared<CUstream_st>();
+    *stream = made.get();
+    streams[*stream] = made;
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
-    streams.erase(stream);
     ++destroyed_count;
-    delete stream->capture; // NOLINT(cppcoreguidelines-owning-memory): a capture that was left open
-    delete stream;          // NOLINT(cppcoreguidelines-owning-memory)
+    delete std::exchange(stream->capture, nullptr); // NOLINT(cppcoreguidelines-owning-memory): it was left open
+    stream->destroyed = true;                       // what is under way ends
+    if (stream->tasks.empty()) {
+        streams.erase(stream);
+    }
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     std::unique_lock lock{mutex};
-    changed.wait(lock, [&] { return stream->tasks.empty(); });
+    const std::shared_ptr<CUstream_st> awaited = resolve(stream);
+    if (awaited->capture != nullptr) {
+        return cudaErrorStreamCaptureIsolation;
+    }
+    reach(lock, awaited == legacy ? end_of(awaited) : Place{awaited, awaited->put});
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
     const std::scoped_lock lock{mutex};
-    ++wait_count;
-    const std::size_t mark = event->marks->recorded;
-    put(stream, {[marks = event->marks, mark] { return marks->reached >= mark; }, [] {}});
+    const std::shared_ptr<CUstream_st> waiting = resolve(stream);
+    if (waiting->capture != event->capture) {
+        return cudaErrorStreamCaptureIsolation;
+    }
+    if (waiting->capture == nullptr) {
+        ++wait_count;
+        put(waiting, [] {}, {event->place});
+    }
     return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
-    stream->capture = new FakeGraph; // NOLINT(cppcoreguidelines-owning-memory)
+    const std::scoped_lock lock{mutex};
+    resolve(stream)->capture = new FakeGraph; // NOLINT(cppcoreguidelines-owning-memory)
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    *graph = std::exchange(stream->capture, nullptr);
+    const std::scoped_lock lock{mutex};
+    *graph = std::exchange(resolve(stream)->capture, nullptr);
     return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-    *status = stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    const std::scoped_lock lock{mutex};
+    *status = resolve(stream)->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* /*mode*/) {
@@ -354,20 +493,28 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
-    record(event, stream);
+    const std::shared_ptr<CUstream_st> recorded = resolve(stream);
+    event->capture = recorded->capture;
+    if (recorded->capture == nullptr) {
+        event->place = end_of(recorded);
+    }
     return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned /*flags*/) {
-    return cudaEventRecord(event, stream);
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(stream, &status);
+    return status != cudaStreamCaptureStatusNone ? cudaSuccess : cudaEventRecord(event, stream); // nobody reads the node
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     const std::scoped_lock lock{mutex};
-    return event->marks->reached >= event->marks->recorded ? cudaSuccess : cudaErrorNotReady;
+    for (std::size_t steps = draw(4); steps > 0; --steps) { // time goes by
+        wander();
+    }
+    return event->place.is_reached() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     std::unique_lock lock{mutex};
-    const std::size_t mark = event->marks->recorded;
-    changed.wait(lock, [&] { return event->marks->reached >= mark; });
+    reach(lock, Place{event->place});
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t /*begin*/, cudaEvent_t /*end*/) {
@@ -395,9 +542,12 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t /*executable*/, cudaStream_t /*strea
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
     ++graph_count;
+    const std::shared_ptr<CUstream_st> on = resolve(stream);
+    put(on, [] {}, {executable->last});
     for (const auto& node : executable->nodes) {
-        put(stream, {always, node});
+        put(on, node);
     }
+    executable->last = end_of(on);
     return cudaSuccess;
 }
 

@@ -8,10 +8,16 @@
 
 namespace fake {
 
-/// Work is done at once, in the order that streams and events demand, unless a stream is held: then it waits, and with
-/// it what waits for its events.
+/// The device lags: work is done when somebody waits for it, as late as streams and events allow, and now and then
+/// something else by lot. On a stream that is held nothing is done, nor what waits for its events. Ordinary host memory
+/// is copied from at once, and waited for where it is copied to.
 void enqueue(cudaStream_t stream, std::function<void()> work);
+/// Chooses the lot; as every test program starts, 0.
+void seed(unsigned number);
+/// Everything that can be done is.
+void catch_up();
 void hold(cudaStream_t stream);
+/// And catches up, as the end of HeldDevice does.
 void release(cudaStream_t stream);
 
 /// Holds every stream that there is while it lives, and those that are made.

@@ -3,6 +3,7 @@
 #include "device/check.hpp"
 #include "fake_cuda.hpp"
 #include "run/execution.hpp"
+#include "trtw/detail/stream.hpp"
 #include "trtw/error.hpp"
 
 #include <cstring>
@@ -77,6 +78,11 @@ Values values(const Output& output) {
 Values values_on_device(const Output& output) {
     const auto* first = static_cast<const float*>(output.device->data());
     return {first, first + output.bytes / sizeof(float)};
+}
+
+Values values_on_device(const trtw::Enqueued& call, std::size_t output) {
+    call.done->synchronize();
+    return values_on_device(call.outputs[output]);
 }
 
 Values run(Runner& runner, std::vector<Input> inputs, std::size_t output) {

@@ -45,6 +45,8 @@ trtw::Call call_of(std::vector<trtw::Input> inputs);
 
 Values values(const trtw::Output& output);
 Values values_on_device(const trtw::Output& output);
+/// Of a call that is waited for.
+Values values_on_device(const trtw::Enqueued& call, std::size_t output = 0);
 /// The values of one output of a call that is run.
 Values run(trtw::Runner& runner, std::vector<trtw::Input> inputs, std::size_t output = 0);
 

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using fake::call_of;
 using fake::host;
 using fake::run;
@@ -63,7 +65,9 @@ TEST_CASE("an aliased output has its input's address") {
 TEST_CASE("a device array that is aliased is updated in place") {
     Runner runner{cached(), {}};
     const Values x{1, 2};
-    alignas(256) float cache[2] = {10, 20};
+    const trtw::DeviceMemory block{2 * sizeof(float)};
+    auto* cache = static_cast<float*>(block.data());
+    std::ranges::copy(Values{10, 20}, cache);
     trtw::Input given = host(x);
     given.source = trtw::Source::device;
     given.data = cache;

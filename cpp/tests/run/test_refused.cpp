@@ -193,11 +193,11 @@ TEST_CASE("calls with too little in them are refused") {
     CHECK(run(runner, {host(ones), host(ones)}) == Values{3, 3, 3, 3});
 }
 
-TEST_CASE("images are refused by a core without kernels before anything else happens") {
+TEST_CASE("images that do not fit are refused before anything else happens") {
     Stateful s{4};
     trtw::Input images;
     images.source = trtw::Source::images;
     images.shape = {4};
-    CHECK_THROWS_AS(s.runner.run(call_of({images, host(s.other)})), trtw::ComponentMissing);
+    CHECK_THROWS_AS(s.runner.run(call_of({images, host(s.other)})), UsageProblem);
     s.check_state();
 }

@@ -26,6 +26,7 @@ TEST_CASE("a word of every width goes to its place and back, whichever axis is t
             const auto launch = [&](trtw::RowDirection direction) {
                 const trtw::Stream stream;
                 trtw::launch_row_copies(&copy, 1, direction, rows.data(), 4, 4, stream.get());
+                stream.synchronize();
             };
             launch(trtw::RowDirection::gather);
             bool right = true;
