@@ -29,7 +29,9 @@ struct Input {
     const void* data = nullptr; ///< host or device address
     Shape shape = {};
     std::vector<std::int64_t> strides = {};    ///< host: in bytes; empty means row-major without gaps
-    std::optional<cudaStream_t> producer = {}; ///< device: the stream whose work so far writes the array
+    /// device: the stream whose work so far writes the array. Without it the call comes after Runner::intake(), or the
+    /// stream that it is given.
+    std::optional<cudaStream_t> producer = {};
     std::vector<ImageView> images = {};
     LetterboxSpec spec = {};
 };

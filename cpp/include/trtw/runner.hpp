@@ -96,7 +96,8 @@ public:
     /// captures goes a call with a context and outputs of its own, which live as long as the runner: so must the graph,
     /// at most. Throws as `run`; UsageProblem also for outputs on the host, and in a capture for state and host arrays.
     Enqueued enqueue(const Call& call, cudaStream_t stream);
-    /// The stream that calls of `run` and `submit` come after, for libraries that order their work before a stream.
+    /// The stream that calls come after which read the device and are given neither a stream nor their inputs'
+    /// producers, for libraries that order their work before a stream.
     [[nodiscard]] cudaStream_t intake() const;
     /// Starts a call.
     [[nodiscard]] Ticket submit(const Call& call);

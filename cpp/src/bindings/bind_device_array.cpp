@@ -79,9 +79,9 @@ std::intptr_t handle_of_stream(cudaStream_t stream) {
     return stream == cudaStreamPerThread ? 2 : reinterpret_cast<std::intptr_t>(stream);
 }
 
-// Makes a stream wait for what writes the array.
+// Makes a stream wait for what writes the array. A thread's default stream may be that of another thread.
 void wait_for(const DeviceArray& array, cudaStream_t stream) {
-    if (array.done && stream != array.stream) {
+    if (array.done && (stream != array.stream || stream == cudaStreamPerThread)) {
         const DeviceScope scope{array.device};
         array.done->make_wait(stream);
     }
@@ -104,7 +104,9 @@ py::dict cuda_array_interface(const DeviceArray& array) {
     description["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(array.block->data()), false);
     description["strides"] = py::none();
     description["version"] = 3;
-    description["stream"] = array.done ? py::object(py::int_(handle_of_stream(array.stream))) : py::none();
+    // The legacy default stream comes after a thread's own one, which would be that of whoever asks.
+    cudaStream_t const stream = array.stream == cudaStreamPerThread ? cudaStreamLegacy : array.stream;
+    description["stream"] = array.done ? py::object(py::int_(handle_of_stream(stream))) : py::none();
     return description;
 }
 
@@ -253,9 +255,7 @@ ForeignArray from_own(const DeviceArray& own, cudaStream_t consumer) {
     array.shape = own.shape;
     array.dtype = own.dtype;
     array.device = own.device;
-    auto reading = std::make_unique<Reading>(own.block, own.device, consumer);
-    array.keep = py::capsule(reading.get(), [](void* pointer) { delete static_cast<Reading*>(pointer); });
-    static_cast<void>(reading.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    array.keep = reading_of(own, consumer);
     return array;
 }
 
@@ -314,6 +314,13 @@ py::object handle_in(py::handle stream) {
 }
 
 } // namespace
+
+py::object reading_of(const DeviceArray& array, cudaStream_t consumer) {
+    auto reading = std::make_unique<Reading>(array.block, array.device, consumer);
+    py::capsule keep{reading.get(), [](void* pointer) { delete static_cast<Reading*>(pointer); }};
+    static_cast<void>(reading.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    return keep;
+}
 
 std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t consumer) {
     if (is_a<DeviceArray>(value)) {

@@ -59,4 +59,10 @@ void Graph::launch(cudaStream_t stream) const {
     TRTW_CUDA(cudaGraphLaunch(handle_, stream));
 }
 
+bool is_capturing(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    TRTW_CUDA(cudaStreamIsCapturing(stream, &status));
+    return status != cudaStreamCaptureStatusNone;
+}
+
 } // namespace trtw

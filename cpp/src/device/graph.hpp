@@ -31,4 +31,7 @@ private:
     cudaGraphExec_t handle_ = nullptr;
 };
 
+/// Whether a graph is being captured from what the stream is given.
+bool is_capturing(cudaStream_t stream);
+
 } // namespace trtw

@@ -213,6 +213,7 @@ void CallMemory::copy_outputs(const Call& call, const std::vector<Shape>& shapes
 }
 
 std::shared_ptr<PinnedMemory> CallMemory::input_block(std::size_t input, std::size_t bytes) {
+    lends_inputs_ = true;
     count_change(io_.inputs[input].host.reserve(bytes));
     return io_.inputs[input].host.block();
 }

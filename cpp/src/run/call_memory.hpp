@@ -66,6 +66,8 @@ public:
     /// Enqueues the copies of outputs that are handed out instead of the slot's own memory.
     void copy_outputs(const Call& call, const std::vector<Shape>& shapes, cudaStream_t stream);
     std::shared_ptr<PinnedMemory> input_block(std::size_t input, std::size_t bytes);
+    /// Whether there was such a one: arrays of the caller's may lie in it.
+    [[nodiscard]] bool lends_inputs() const noexcept { return lends_inputs_; }
 
     /// Gives the state inputs their values of this call; `shapes` are those of all inputs. The last thing that may find
     /// no memory, but for outputs whose size depends on the data, and from there on the first that changes state.
@@ -89,6 +91,7 @@ private:
     std::vector<std::shared_ptr<DeviceMemory>> copies_; ///< by output: of this call
     StateStore state_;
     std::uint64_t generation_ = 1;
+    bool lends_inputs_ = false;
 };
 
 } // namespace trtw

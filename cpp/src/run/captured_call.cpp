@@ -25,12 +25,6 @@ private:
 
 } // namespace
 
-bool is_capturing(cudaStream_t stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    TRTW_CUDA(cudaStreamIsCapturing(stream, &status));
-    return status != cudaStreamCaptureStatusNone;
-}
-
 CapturedCall::CapturedCall(std::shared_ptr<const Plan> plan, const Call& call, std::optional<int> profile,
                            cudaStream_t stream)
     : plan_{std::move(plan)}, copies_(plan_->inputs().size()), outputs_(plan_->outputs().size()) {

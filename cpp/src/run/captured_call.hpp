@@ -36,7 +36,4 @@ private:
     std::unique_ptr<Execution> execution_;
 };
 
-/// Whether a graph is being captured from what the stream is given.
-bool is_capturing(cudaStream_t stream);
-
 } // namespace trtw

@@ -221,6 +221,17 @@ void copy_strided(void* target, const void* source, const Shape& shape, std::spa
     }
 }
 
+std::vector<std::byte> packed(const void* source, const Shape& shape, std::span<const std::int64_t> strides,
+                              std::size_t element_bytes) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(volume(shape)) * element_bytes);
+    if (!strides.empty()) {
+        copy_strided(bytes.data(), source, shape, strides, element_bytes);
+    } else if (!bytes.empty()) {
+        std::memcpy(bytes.data(), source, bytes.size());
+    }
+    return bytes;
+}
+
 std::size_t count_nonfinite(const void* data, std::size_t elements, std::string_view dtype) {
     if (dtype == "float32") {
         return count_words<std::uint32_t, 0x7F800000U>(data, elements);

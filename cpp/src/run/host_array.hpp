@@ -51,6 +51,10 @@ private:
 void copy_strided(void* target, const void* source, const Shape& shape, std::span<const std::int64_t> strides,
                   std::size_t element_bytes);
 
+/// The array in row-major order; no strides: it is so already.
+std::vector<std::byte> packed(const void* source, const Shape& shape, std::span<const std::int64_t> strides,
+                              std::size_t element_bytes);
+
 /// Whether strides (in bytes) describe row-major memory without gaps; strides of dimensions of size 1 do not matter.
 bool is_contiguous(const Shape& shape, std::span<const std::int64_t> strides, std::size_t element_bytes);
 

@@ -26,10 +26,10 @@ void Lanes::mark(Event Marks::* event, cudaStream_t stream, bool capturing) cons
     }
 }
 
-void Lanes::wait_for(cudaStream_t producer) {
-    if (producer != work) {
+void Lanes::wait_for(cudaStream_t producer, cudaStream_t waiting) {
+    if (producer != waiting) {
         produced_.record(producer);
-        produced_.make_wait(work);
+        produced_.make_wait(waiting);
     }
 }
 

@@ -21,8 +21,9 @@ struct Lanes {
     void begin(cudaStream_t stream, bool timed_call);
     /// Records one of the marks of a timed call.
     void mark(Event Marks::* event, cudaStream_t stream, bool capturing = false) const;
-    /// Makes the stream of the call wait for another one's work so far.
-    void wait_for(cudaStream_t producer);
+    /// Makes the stream of the call, or another one, wait for a stream's work so far.
+    void wait_for(cudaStream_t producer) { wait_for(producer, work); }
+    void wait_for(cudaStream_t producer, cudaStream_t waiting);
     /// The device times of a finished call; `fused`: all of it ran in the stream of the engine.
     void read_times(Timing& timing, bool fused) const;
     /// Waits for all streams. What failed is being reported already.

@@ -1,5 +1,6 @@
 #include "trtw/runner.hpp"
 
+#include "device/graph.hpp"
 #include "device/scope.hpp"
 #include "run/captured_call.hpp"
 #include "run/host_outputs.hpp"
@@ -47,6 +48,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::fun
     }
     if (options_.slots > 1) {
         intake_ = std::make_unique<Stream>(StreamUse::copy);
+        std::ranges::for_each(slots_, [&](const auto& slot) { slot->come_after(intake_->get()); });
     }
 }
 

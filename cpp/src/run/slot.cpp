@@ -45,9 +45,10 @@ const Prepared& Slot::prepare(const Call& call) {
     }
 }
 
-void Slot::launch(const Call& call, cudaStream_t stream, bool timed) {
+void Slot::launch(const Call& given, cudaStream_t stream, bool timed) {
     const Range range{"submit"};
     begin_ = Clock::now();
+    const Call& call = transfers_.untangled(given);
     timing_ = {};
     gate_.emplace(plan_->gate());
     has_images_ = std::any_of(call.inputs.begin(), call.inputs.end(),
@@ -179,10 +180,22 @@ const std::vector<Output>& Slot::wait() {
 }
 
 void Slot::wait_for_producers(const Call& call) {
+    const auto is_there = [](const ImageView& image) { return image.device >= 0; };
+    bool by_intake = false; // something comes from the device whose producer nobody names
+    bool has_images_there = false;
     for (const Input& input : call.inputs) {
         if (input.source == Source::device && input.producer) {
             lanes_.wait_for(*input.producer);
         }
+        by_intake = by_intake || (input.source == Source::device && !input.producer);
+        has_images_there =
+            has_images_there || (input.source == Source::images && std::ranges::any_of(input.images, is_there));
+    }
+    if (intake_ && lanes_.work == lanes_.compute.get() && (by_intake || has_images_there)) {
+        lanes_.wait_for(*intake_);
+    }
+    if (has_images_there && !fused_run_) {
+        lanes_.wait_for(lanes_.work, lanes_.input.get());
     }
 }
 
@@ -250,7 +263,7 @@ void Slot::run_split(const Call& call, const Prepared& entry, Execution* executi
     lanes_.mark(&Marks::d2h_begin, output);
     transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::all, output);
     lanes_.mark(&Marks::d2h_end, output);
-    memory_.copy_outputs(call, entry.data_dependent ? output_shapes_ : entry.output_shapes, output);
+    memory_.copy_outputs(call, shapes_of(entry), output);
     lanes_.done->record(output);
 }
 
@@ -305,7 +318,7 @@ void Slot::refuse_full_memory(const Prepared& entry) {
 void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
     IoBuffers& io = memory_.io();
     const HostOutputs& to_host = memory_.to_host();
-    output_shapes_.resize(io.outputs.size());
+    output_shapes_ = entry.output_shapes;
     for (std::size_t o = 0; o < io.outputs.size(); ++o) {
         if (!entry.output_data_dependent[o]) {
             continue;
@@ -346,11 +359,6 @@ const std::vector<Shape>& Slot::shapes_of(const Prepared& entry) const noexcept 
 
 void Slot::collect_outputs(const Call& call, const Prepared& entry) {
     const HostOutputs& to_host = memory_.to_host();
-    for (std::size_t o = 0; entry.data_dependent && o < output_shapes_.size(); ++o) {
-        if (!entry.output_data_dependent[o]) {
-            output_shapes_[o] = entry.output_shapes[o];
-        }
-    }
     const bool says_nothing = !call.to_host && call.at.empty() && !entry.data_dependent;
     const bool is_told = outputs_told_ && says_nothing && told_generation_ == memory_.generation();
     const std::vector<Shape>& shapes = shapes_of(entry);

@@ -62,6 +62,8 @@ public:
     /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied. State is
     /// as it was before where a value is refused or finds no memory.
     void reset_state(const std::vector<std::pair<std::size_t, Input>>& values) { memory_.reset_state(values, lanes_); }
+    /// Has calls on the slot's own stream that read the device come after this one.
+    void come_after(cudaStream_t intake) noexcept { intake_ = intake; }
     /// The stream of the engine, which never waits for another one's work but a producer's.
     [[nodiscard]] cudaStream_t stream() const noexcept { return lanes_.compute.get(); }
     [[nodiscard]] StateValue state_value(std::size_t input) const { return memory_.state().value(input); }
@@ -99,6 +101,7 @@ private:
     std::vector<Shape> output_shapes_; ///< of a call some of whose shapes depend on the data
     bool outputs_told_ = false;        ///< `memory_.outputs` are of the same kind of call, but for their device memory
     std::uint64_t told_generation_ = 0;
+    std::optional<cudaStream_t> intake_;
     bool has_images_ = false;
     bool fused_run_ = false;
     bool in_flight_ = false;

@@ -166,9 +166,8 @@ bool StateStore::set(std::size_t input, const Input& value, cudaStream_t stream)
     const DeviceBuffer& buffer = pair.at(parity_);
     buffer.block()->readers().make_wait({stream});
     if (value.source == Source::host && !value.strides.empty()) {
-        std::vector<std::byte> packed(bytes);
-        copy_strided(packed.data(), value.data, value.shape, value.strides, tensor.bits / 8);
-        TRTW_CUDA(cudaMemcpyAsync(buffer.data(), packed.data(), bytes, cudaMemcpyHostToDevice, stream));
+        const auto row_major = packed(value.data, value.shape, value.strides, tensor.bits / 8);
+        TRTW_CUDA(cudaMemcpyAsync(buffer.data(), row_major.data(), bytes, cudaMemcpyHostToDevice, stream));
         TRTW_CUDA(cudaStreamSynchronize(stream));
     } else {
         TRTW_CUDA(cudaMemcpyAsync(buffer.data(), value.data, bytes, cudaMemcpyDefault, stream));

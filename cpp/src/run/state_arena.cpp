@@ -5,7 +5,6 @@
 #include "run/state.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 namespace trtw {
@@ -194,13 +193,7 @@ std::vector<std::byte> StateArena::packed(const Tensor& tensor, const Input& val
         throw UsageProblem("State '" + input.name + "' of one stream must be an array in host memory of the shape " +
                            bracketed(tensor.shape) + "; got " + bracketed(value.shape) + ".");
     }
-    std::vector<std::byte> bytes(tensor.row_bytes);
-    if (!value.strides.empty()) {
-        copy_strided(bytes.data(), value.data, value.shape, value.strides, input.bits / 8);
-    } else if (!bytes.empty()) {
-        std::memcpy(bytes.data(), value.data, bytes.size());
-    }
-    return bytes;
+    return trtw::packed(value.data, value.shape, value.strides, input.bits / 8);
 }
 
 void StateArena::restore(std::int32_t row, const std::vector<std::pair<std::size_t, Input>>& values) {

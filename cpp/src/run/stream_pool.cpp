@@ -234,8 +234,7 @@ void StreamPool::fill(Call& call, const std::vector<Input>& inputs, Packed& pack
         const void* source = given.data;
         if (is_strided) {
             if (packed[i].empty()) {
-                packed[i].resize(byte_size(tensor, given.shape));
-                copy_strided(packed[i].data(), given.data, given.shape, given.strides, tensor.bits / 8);
+                packed[i] = trtw::packed(given.data, given.shape, given.strides, tensor.bits / 8);
             }
             source = packed[i].data();
         }

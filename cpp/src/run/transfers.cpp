@@ -5,8 +5,9 @@
 #include "run/host_array.hpp"
 #include "run/slice.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace trtw {
 
@@ -40,26 +41,43 @@ void copy_slice(void* target, const void* source, const Slice& slice, cudaStream
 
 void Transfers::stage(const Call& call, std::size_t input) {
     const Input& source = call.inputs[input];
-    const PinnedBuffer& buffer = memory_->io().inputs[input].host;
+    void* target = memory_->io().inputs[input].host.data();
     const TensorInfo& tensor = plan_->inputs()[input];
-    if (source.strides.empty()) {
-        if (source.data == buffer.data()) {
-            ++in_place_inputs_;
-        } else if (holds(buffer, source.data)) {
-            std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
-        } else {
-            copy_memory(buffer.data(), source.data, byte_size(tensor, source.shape));
+    if (!source.strides.empty()) {
+        ++strided_copies_;
+        copy_strided(target, source.data, source.shape, source.strides, tensor.bits / 8);
+    } else if (source.data == target) {
+        ++in_place_inputs_;
+    } else {
+        copy_memory(target, source.data, byte_size(tensor, source.shape));
+    }
+}
+
+// What is staged first may overwrite what is staged next, where that lies in the first one's buffer.
+const Call& Transfers::untangled(const Call& call) {
+    if (!memory_->lends_inputs()) {
+        return call;
+    }
+    check_call(plan_->inputs(), plan_->outputs().size(), call);
+    const std::vector<InputBuffers>& buffers = memory_->io().inputs;
+    bool tangled = false;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const Input& input = call.inputs[i];
+        const bool in_place = input.strides.empty() && input.data == buffers[i].host.data();
+        if (input.source != Source::host || in_place ||
+            std::ranges::none_of(buffers, [&](const InputBuffers& one) { return holds(one.host, input.data); })) {
+            continue;
         }
-        return;
+        if (!std::exchange(tangled, true)) {
+            untangled_ = call;
+            apart_.resize(buffers.size());
+        }
+        strided_copies_ += input.strides.empty() ? 0 : 1;
+        apart_[i] = packed(input.data, input.shape, input.strides, plan_->inputs()[i].bits / 8);
+        untangled_.inputs[i].data = apart_[i].data();
+        untangled_.inputs[i].strides.clear();
     }
-    ++strided_copies_;
-    if (!holds(buffer, source.data)) {
-        copy_strided(buffer.data(), source.data, source.shape, source.strides, tensor.bits / 8);
-        return;
-    }
-    std::vector<std::byte> packed(byte_size(tensor, source.shape));
-    copy_strided(packed.data(), source.data, source.shape, source.strides, tensor.bits / 8);
-    std::memcpy(buffer.data(), packed.data(), packed.size());
+    return tangled ? untangled_ : call;
 }
 
 void Transfers::stage_inputs(const Call& call, const Prepared& entry) {
@@ -99,7 +117,7 @@ void Transfers::copy_input(const Call& call, std::size_t input, std::size_t byte
     const auto copy = [&](const void* from, std::size_t offset, std::size_t size) {
         TRTW_CUDA(cudaMemcpyAsync(device + offset, from, size, cudaMemcpyHostToDevice, stream));
     };
-    const bool is_ours = holds(buffers.host, source.data);
+    const bool is_ours = source.strides.empty() && source.data == host;
     if (!is_ours && source.strides.empty() && call.arrays_stay && is_copied_apart(bytes) &&
         mapped(source.data, bytes) != nullptr) {
         ++in_place_inputs_;

@@ -24,6 +24,9 @@ public:
     /// `polls`: whether the caller of a runner waits by polling.
     Transfers(const Plan& plan, CallMemory& memory, bool polls) : plan_{&plan}, memory_{&memory}, polls_{polls} {}
 
+    /// The call, or one with copies of those of its host arrays that lie in input buffers, but for an input's in its
+    /// own. Valid until the next one.
+    [[nodiscard]] const Call& untangled(const Call& call);
     /// Fills an input's pinned buffer, unless the caller wrote there already.
     void stage(const Call& call, std::size_t input);
     /// Stages the inputs that are not copied apart.
@@ -54,6 +57,8 @@ private:
     const Plan* plan_;
     CallMemory* memory_;
     const bool polls_;
+    Call untangled_;
+    std::vector<std::vector<std::byte>> apart_; ///< by input
 #ifdef TRTW_WITH_KERNELS
     LetterboxGpu letterbox_{polls_};
 #endif

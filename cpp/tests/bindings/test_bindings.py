@@ -462,6 +462,81 @@ def test_an_array_with_an_exchange_is_described_without_python() -> None:
     assert value.described == []
 
 
+# ---- arrays that are still being written ----------------------------------------------------------------
+
+
+class OnlyDlpack:
+    """What CuPy, JAX and older releases of PyTorch offer."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        return self.array.__dlpack__(stream=stream)
+
+
+class OnlyInterface:
+    """What Numba offers: a description, which names the stream that writes the array."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.__cuda_array_interface__ = array, array.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("how", ["run", "submit", "detector"])
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("wrap", [lambda array: array, OnlyDlpack, OnlyInterface], ids=["own", "dlpack", "interface"])
+def test_an_input_is_waited_for_whichever_slot_reads_it(wrap: Callable[[Any], Any], slots: int, how: str) -> None:
+    maker, stream = twice(), native.Stream()
+    consumer = twice(slots=slots)
+    detector = native.Detector(native.Engine.twice(), rows_head(), native.RunnerOptions(slots=slots))
+    for turn in range(4 * slots):
+        stream.hold()
+        x = wrap(maker.run({"x": X + turn}, outputs=[], device_outputs=["y"], stream=stream)["y"])
+        found: list[Any] = []
+        calls: dict[str, Callable[[], Any]] = {
+            "run": lambda x=x: consumer.run({"x": x})["y"],
+            "submit": lambda x=x: consumer.submit({"x": x}).result()["y"],
+            "detector": lambda x=x: detector.run({"x": x}, outputs=["y"])[1]["y"],
+        }
+        caller = in_thread(lambda call=calls[how], found=found: found.append(call().tolist()))
+        caller.join(0.02)
+        assert caller.is_alive()
+        stream.release()
+        caller.join(10)
+        assert found == [(2 * (2 * (X + turn) + 1) + 1).tolist()]
+
+
+def test_an_array_of_a_threads_default_stream_is_not_taken_for_one_of_another_thread() -> None:
+    runner, found = twice(), []
+    x = runner.run({"x": X}, device_outputs=True)["y"]
+    worker = in_thread(lambda: found.append(runner.run({"x": x}, device_outputs=True, stream=2)["y"]))
+    worker.join(10)
+    (y,) = found
+    waits = native.waits()
+    y.__dlpack__(stream=2)
+    assert native.waits() == waits + 1
+    assert y.__cuda_array_interface__["stream"] == 1
+
+
+def test_input_buffers_may_be_crossed() -> None:
+    for options in ({}, {"graph_includes_transfers": False}, {"cuda_graph": False}):
+        for size in (4, 20_000):  # staged, and copied apart
+            runner = native.Runner(native.Engine.recurrent(size), native.RunnerOptions(**options))
+            x, h = runner.input_buffer("x"), runner.input_buffer("h")
+            for turn in range(4):
+                x[...], h[...] = 1 + turn, 10
+                assert (runner.run({"x": h, "h": x})["y"] == 12 + turn).all()
+                x[...], h[...] = 1 + turn, 10
+                assert (runner.run({"x": np.full(size, 5, np.float32), "h": x})["y"] == 7 + turn).all()
+                x[...], h[...] = np.arange(size), 10
+                assert (runner.run({"x": x[::-1], "h": x})["y"] == size).all()
+                x[...], h[...] = 1, 2
+                assert (runner.run({"x": x, "h": h})["y"] == 4).all()
+
+
 # ---- streams of the caller's ----------------------------------------------------------------------------
 
 

@@ -54,6 +54,7 @@ def plans(native: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         "recurrent": (nets.recurrent(),),
         "nonzero": (nets.nonzero(),),
         "elementwise": (nets.elementwise(), [{"x": ((1,), (1024,), (1 << 26,))}], None, nets.SHARING),
+        "sum": (nets.weighted_sum(), [dict.fromkeys(("x", "h"), ((1,), (1024,), (100000,)))]),
         "pictures": (
             nets.pictures(),
             [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}],

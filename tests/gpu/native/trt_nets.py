@@ -68,6 +68,13 @@ def recurrent() -> bytes:
     return _model(nodes, inputs, [("h_next", FLOAT, [1, 8]), ("y", FLOAT, [1, 8])], constants)
 
 
+def weighted_sum() -> bytes:
+    """Y = 2 x + h, all [n]."""
+    nodes = [helper.make_node("Mul", ["x", "two"], ["d"]), helper.make_node("Add", ["d", "h"], ["y"])]
+    inputs = [("x", FLOAT, ["n"]), ("h", FLOAT, ["n"])]
+    return _model(nodes, inputs, [("y", FLOAT, ["n"])], {"two": np.full(1, 2, np.float32)})
+
+
 def nonzero() -> bytes:
     """Where = the indices of x's elements that are not zero, x [4, 8]; its shape depends on the data."""
     nodes = [helper.make_node("NonZero", ["x"], ["where"])]
