@@ -67,20 +67,22 @@ PlanBytes read_plan(std::span<const std::byte> bytes) {
     if (bytes.empty()) {
         throw UsageProblem("The engine file is empty; build it again.");
     }
+    const bool has_header = bytes.size() > length_bytes && bytes[length_bytes] == std::byte{'{'};
+    const std::size_t length = has_header ? little_endian(bytes) : 0;
+    const auto rest = bytes.subspan(has_header ? length_bytes : 0);
+    // The header's length may look like another file's first bytes: 640 is that of a pickle.
+    if (has_header && length >= 2 && length < rest.size() && rest[length - 1] == std::byte{'}'}) {
+        return {rest.subspan(length), std::string{as_text(rest, length)}};
+    }
     if (const std::string_view kind = foreign_kind(as_text(bytes)); !kind.empty()) {
         throw UsageProblem("This is not a TensorRT engine but " + std::string{kind} + ".");
     }
-    if (bytes.size() <= length_bytes || bytes[length_bytes] != std::byte{'{'}) {
-        return {bytes, {}};
-    }
-    const std::size_t length = little_endian(bytes);
-    const auto rest = bytes.subspan(length_bytes);
-    if (length < 2 || length >= rest.size() || rest[length - 1] != std::byte{'}'}) {
+    if (has_header) {
         throw UsageProblem("The engine starts with a metadata header that is damaged or truncated: it declares " +
                            std::to_string(length) + " bytes of JSON in a file of " + std::to_string(bytes.size()) +
                            ".");
     }
-    return {rest.subspan(length), std::string{as_text(rest, length)}};
+    return {bytes, {}};
 }
 
 } // namespace trtw

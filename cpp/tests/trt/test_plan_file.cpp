@@ -51,6 +51,16 @@ TEST_CASE("a metadata header is taken off") {
     CHECK(std::to_integer<char>(found.plan.front()) == 'p');
 }
 
+TEST_CASE("a header may have any length, also one that looks like another file's first bytes") {
+    for (std::size_t length = 2; length <= 5000; ++length) {
+        const std::string json = "{" + std::string(length - 2, ' ') + "}";
+        const std::string file = with_header(length, json + "plan-bytes");
+        CAPTURE(length);
+        CHECK(refusal(file).empty());
+        CHECK(read(file).metadata.size() == length);
+    }
+}
+
 TEST_CASE("a damaged header is refused") {
     CHECK(refusal(with_header(500, "{\"a\": 1}plan")).find("damaged or truncated") != std::string::npos);
     CHECK(refusal(with_header(5, "{\"a\": 1}plan")).find("damaged or truncated") != std::string::npos);
