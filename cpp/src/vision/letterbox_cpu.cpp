@@ -15,12 +15,12 @@ namespace trtw {
 
 namespace {
 
-std::vector<Tap> taps(int new_size, int source_size) {
+std::vector<Tap> taps(Axis axis, int new_size, int source_size) {
     const double ratio = resize_ratio(new_size, source_size);
     std::vector<Tap> result;
     result.reserve(static_cast<std::size_t>(new_size));
     for (int position = 0; position < new_size; ++position) {
-        result.push_back(tap_at(position, ratio, source_size));
+        result.push_back(tap_at(axis, position, ratio, source_size));
     }
     return result;
 }
@@ -89,8 +89,8 @@ private:
 template <class T>
 void letterbox_as(const ImageView& image, const LetterboxSpec& spec, void* output) {
     const Geometry geometry = letterbox_geometry(image.height, image.width, spec);
-    const std::vector<Tap> columns = taps(geometry.new_width, image.width);
-    const std::vector<Tap> rows = taps(geometry.new_height, image.height);
+    const std::vector<Tap> columns = taps(Axis::columns, geometry.new_width, image.width);
+    const std::vector<Tap> rows = taps(Axis::rows, geometry.new_height, image.height);
     Writer<T> writer{spec, output};
     if (spec.layout == Layout::hwc8) {
         std::memset(output, 0, spec.item_bytes());
@@ -145,9 +145,10 @@ void LetterboxSpec::validate() const {
 }
 
 Geometry letterbox_geometry(int source_height, int source_width, const LetterboxSpec& spec) {
-    if (source_height < 1 || source_width < 1) {
-        throw UsageProblem("The image is empty: " + std::to_string(source_height) + "x" + std::to_string(source_width) +
-                           " pixels.");
+    constexpr int most = 1 << 28; // three channels of a row are counted in 32 bits
+    if (source_height < 1 || source_width < 1 || source_height > most || source_width > most) {
+        throw UsageProblem("An image has sides of 1 to " + std::to_string(most) + " pixels; got " +
+                           std::to_string(source_height) + "x" + std::to_string(source_width) + ".");
     }
     if (spec.placement == Placement::stretch) {
         return {.source_height = source_height,
@@ -163,10 +164,10 @@ Geometry letterbox_geometry(int source_height, int source_width, const Letterbox
     Geometry geometry;
     geometry.source_height = source_height;
     geometry.source_width = source_width;
-    const auto side = [&](int source, int most) {
+    const auto side = [&](int source, int target) {
         const double scaled = source * ratio;
         return std::clamp(spec.rounding == Rounding::nearest ? round_half_even(scaled) : static_cast<int>(scaled), 1,
-                          most);
+                          target);
     };
     geometry.new_height = side(source_height, spec.height);
     geometry.new_width = side(source_width, spec.width);

@@ -5,6 +5,7 @@
 #include "trtw/letterbox.hpp"
 
 #include <cmath>
+#include <cstdint>
 
 namespace trtw {
 
@@ -50,20 +51,18 @@ inline double resize_ratio(int new_size, int source_size) {
     return 1.0 / (static_cast<double>(new_size) / source_size);
 }
 
-/// `ratio` is that of `resize_ratio`.
-TRTW_HOST_DEVICE Tap tap_at(int position, double ratio, int source_size) {
+enum class Axis : std::uint8_t { rows, columns };
+
+/// `ratio` is that of `resize_ratio`. Beyond the image's edge OpenCV gives a column its whole weight, and a row both
+/// parts, each of which is rounded.
+TRTW_HOST_DEVICE Tap tap_at(Axis axis, int position, double ratio, int source_size) {
     const float centre = static_cast<float>(centre_in_source(position, ratio));
-    int first = static_cast<int>(floorf(centre));
-    float fraction = centre - static_cast<float>(first);
-    if (first < 0) {
-        first = 0;
-        fraction = 0.0F;
-    }
-    if (first >= source_size - 1) {
-        first = source_size - 1;
-        fraction = 0.0F;
-    }
-    const int second = first + 1 < source_size ? first + 1 : first;
+    const int below = static_cast<int>(floorf(centre));
+    const int last = source_size - 1;
+    const bool is_beyond = below < 0 || below >= last;
+    const float fraction = is_beyond && axis == Axis::columns ? 0.0F : centre - static_cast<float>(below);
+    const int first = below < 0 ? 0 : below < last ? below : last;
+    const int second = below < 0 ? (axis == Axis::rows ? 0 : last > 0 ? 1 : 0) : below < last ? below + 1 : last;
     // Round half to even, as OpenCV's conversion to short does.
     return {first, second, static_cast<int>(rintf((1.0F - fraction) * weight_one)),
             static_cast<int>(rintf(fraction * weight_one))};

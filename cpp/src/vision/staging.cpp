@@ -81,7 +81,7 @@ int source_row(const DeviceImage& item, int staged) noexcept {
     if (!item.taps_only) {
         return staged;
     }
-    const Tap tap = tap_at(staged / 2, item.row_ratio, item.geometry.source_height);
+    const Tap tap = tap_at(Axis::rows, staged / 2, item.row_ratio, item.geometry.source_height);
     return staged % 2 == 0 ? tap.first : tap.second;
 }
 

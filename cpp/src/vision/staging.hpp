@@ -51,8 +51,8 @@ TRTW_HOST_DEVICE void grey_levels(const DeviceImage& image, int pad_value, int y
         bgr[0] = bgr[1] = bgr[2] = pad_value;
         return;
     }
-    const Tap column = tap_at(inner_x, image.column_ratio, g.source_width);
-    Tap row = tap_at(inner_y, image.row_ratio, g.source_height);
+    const Tap column = tap_at(Axis::columns, inner_x, image.column_ratio, g.source_width);
+    Tap row = tap_at(Axis::rows, inner_y, image.row_ratio, g.source_height);
     if (image.taps_only) {
         row.first = 2 * inner_y;
         row.second = 2 * inner_y + 1;

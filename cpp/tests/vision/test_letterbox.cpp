@@ -52,6 +52,13 @@ TEST_CASE("sizes are rounded as asked, and never to nothing") {
     CHECK(letterbox_geometry(10, 20, spec).new_width == 20);
 }
 
+TEST_CASE("sides that 32 bits cannot count are refused") {
+    const LetterboxSpec spec = grey_level_spec(4, 2);
+    CHECK_THROWS_AS(letterbox_geometry(1, 800'000'000, spec), UsageProblem);
+    CHECK_THROWS_AS(letterbox_geometry(1 << 29, 1, spec), UsageProblem);
+    CHECK(letterbox_geometry(1 << 28, 1, spec).new_height == 4);
+}
+
 TEST_CASE("a stretched image fills the input, whatever its shape") {
     LetterboxSpec spec = grey_level_spec(4, 2);
     spec.placement = Placement::stretch;

@@ -77,7 +77,7 @@ TEST_CASE("taps lie inside the source, side by side, in rising order, and share 
             int previous = -1;
             bool sound = true;
             for (int position = 0; position < size; ++position) {
-                const Tap tap = tap_at(position, ratio, source);
+                const Tap tap = tap_at(Axis::rows, position, ratio, source);
                 const bool last = tap.first == source - 1;
                 sound = sound && tap.first >= 0 && tap.second == (last ? tap.first : tap.first + 1);
                 // Shrunk to half or less, no row is a tap of two rows of the result.
@@ -116,7 +116,7 @@ TEST_CASE("staged rows are the taps of the rows of the result, in order, or all 
         REQUIRE(staged_rows(item) <= height);
         bool sound = true;
         for (int staged = 0; staged < staged_rows(item); ++staged) {
-            const Tap tap = tap_at(staged / 2, item.row_ratio, height);
+            const Tap tap = tap_at(Axis::rows, staged / 2, item.row_ratio, height);
             const int expected = !item.taps_only ? staged : staged % 2 == 0 ? tap.first : tap.second;
             sound = sound && source_row(item, staged) == expected;
         }
