@@ -170,14 +170,20 @@ Prepared& CallPlanner::prepare(const Call& call) {
     if (!repeats_) {     // else the shapes are those of the call before
         last_ = nullptr; // a new entry may evict the last one
         take_shapes(call);
-        Prepared& entry = contexts_.entry(key_);
-        if (entry.profile < 0) {
+        last_ = contexts_.entry(key_);
+        if (last_ == nullptr) {
+            Prepared entry; // what is refused takes nobody's place
             work_out(call, entry);
+            last_ = &contexts_.keep(key_, std::move(entry));
         }
         last_key_ = key_;
-        last_ = &entry;
     }
     Prepared& entry = *last_;
+    for (std::size_t o = 0; !call.room.empty() && o < entry.output_shapes.size(); ++o) {
+        if (!entry.output_data_dependent[o]) {
+            memory_->to_host().check_room(call, o, entry.output_shapes[o]);
+        }
+    }
     contexts_.use(entry);
     binding_ = &place(call, entry);
     if (!binding_->own) {
@@ -188,11 +194,6 @@ Prepared& CallPlanner::prepare(const Call& call) {
         memory_->reserve_outputs(call, entry, entry.profile);
     }
     memory_->reserve_copies(call, entry, *lanes_);
-    for (std::size_t o = 0; !call.room.empty() && o < entry.output_shapes.size(); ++o) {
-        if (!entry.output_data_dependent[o]) {
-            memory_->to_host().check_room(call, o, entry.output_shapes[o]);
-        }
-    }
     if (!memory_->state().empty()) {
         memory_->take_state(call, entry, shapes_, *lanes_);
     }
@@ -215,6 +216,7 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
     memory_->reserve_inputs(call, entry);
     ContextCache::Roamer& roamer = contexts_.roamer(profile, lanes_->compute.get());
     roamer.set_up = nullptr;
+    roamer.shapes = nullptr;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         // State may have no memory yet: no call is refused after it has. An array elsewhere is copied first.
         if (void* address = memory_->bound_address(call, i); address != nullptr && is_aligned(address)) {

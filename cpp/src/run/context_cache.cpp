@@ -3,6 +3,7 @@
 #include "trtw/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace trtw {
 
@@ -46,6 +47,12 @@ void ContextCache::leave(Prepared& entry) {
     places_ -= entry.has_place ? 1 : 0;
     entry.has_place = false;
     entry.bindings.clear();
+}
+
+Prepared& ContextCache::keep(const CallKey& key, Prepared entry) {
+    Prepared& kept = entries_.add(key, std::move(entry));
+    roamers_[static_cast<std::size_t>(kept.profile)].shapes = &kept;
+    return kept;
 }
 
 Binding* ContextCache::find(Prepared& entry, const CallKey& key) {

@@ -28,7 +28,7 @@ struct Binding {
 
 /// What is known about one kind of call: same shapes, from the same kinds of memory.
 struct Prepared {
-    int profile = -1;            ///< -1: not worked out yet
+    int profile = 0;
     bool fused = false;          ///< copies and compute in one stream, and in one graph but for those apart
     bool inputs_apart = false;   ///< some input is copied apart
     bool data_dependent = false; ///< some output's shape is known only after running
@@ -55,8 +55,10 @@ public:
     ContextCache(std::shared_ptr<const Plan> plan, void* scratch, std::size_t capacity,
                  std::function<void()> before_drop);
 
-    /// The entry of a call, which is the last one used; made where it is new.
-    Prepared& entry(const CallKey& key) { return entries_[key]; }
+    /// The entry of a call, which is the last one used; null where there is none.
+    Prepared* entry(const CallKey& key) { return entries_.find(key); }
+    /// Keeps a new one, whose shapes the roaming context of its profile was given.
+    Prepared& keep(const CallKey& key, Prepared entry);
     /// Counts a use of an entry.
     void use(Prepared& entry) noexcept { entry.last_use = ++uses_; }
 

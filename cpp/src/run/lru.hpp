@@ -33,12 +33,18 @@ public:
     explicit LruMap(std::size_t capacity, std::function<void(Value&)> before_eviction = {})
         : capacity_{capacity > 0 ? capacity : 1}, before_eviction_{std::move(before_eviction)} {}
 
-    /// The entry of the key, made with its default constructor where it is new; it becomes the newest.
-    Value& operator[](const CallKey& key) {
-        if (const auto found = index_.find(key); found != index_.end()) {
-            order_.splice(order_.begin(), order_, found->second);
-            return order_.front().second;
+    /// The entry of the key, which becomes the newest; null where there is none.
+    Value* find(const CallKey& key) {
+        const auto found = index_.find(key);
+        if (found == index_.end()) {
+            return nullptr;
         }
+        order_.splice(order_.begin(), order_, found->second);
+        return &order_.front().second;
+    }
+
+    /// Takes an entry of a new key; it is the newest.
+    Value& add(const CallKey& key, Value value) {
         while (order_.size() >= capacity_) {
             if (before_eviction_) {
                 before_eviction_(order_.back().second);
@@ -46,7 +52,7 @@ public:
             index_.erase(order_.back().first);
             order_.pop_back();
         }
-        order_.emplace_front(key, Value{});
+        order_.emplace_front(key, std::move(value));
         index_.emplace(key, order_.begin());
         return order_.front().second;
     }

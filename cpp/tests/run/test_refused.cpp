@@ -201,3 +201,18 @@ TEST_CASE("images that do not fit are refused before anything else happens") {
     CHECK_THROWS_AS(s.runner.run(call_of({images, host(s.other)})), UsageProblem);
     s.check_state();
 }
+
+TEST_CASE("shapes that are refused take no graph from those that are not") {
+    Runner runner{fake::twice(), {}};
+    const Values four(4, 1);
+    for (int i = 0; i < 4; ++i) {
+        CHECK(run(runner, {host(four)}) == Values(4, 3));
+    }
+    for (std::size_t size = 9; size < 149; ++size) {
+        const Values wrong(size, 1);
+        CHECK_THROWS_AS(run(runner, {host(wrong)}), UsageProblem);
+    }
+    const auto graphs = fake::launched_graphs();
+    CHECK(run(runner, {host(four)}) == Values(4, 3));
+    CHECK(fake::launched_graphs() == graphs + 1);
+}
