@@ -4,6 +4,7 @@
 #include "trtw/plan.hpp"
 #include "trtw/runner.hpp"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,13 +47,15 @@ struct BenchResult {
 };
 
 /// `inputs` are row-major host arrays in the engine's order. Throws as Runner does.
+/// `while_waiting` is called ten times a second; what it throws ends the measurement.
 BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
-                  const BenchOptions& options);
+                  const BenchOptions& options, const std::function<void()>& while_waiting = {});
 
 /// Single calls of a runner, one after the other: ordinary host memory in, ordinary host memory out. end_to_end_ms
 /// includes both host copies; the other times are the runner's. Of BenchOptions it takes iterations, duration_s,
 /// warmup_ms (of host time) and profiler; the rest is as the runner was made.
-BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options);
+BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options,
+                          const std::function<void()>& while_waiting = {});
 
 /// Device time by layer, as TensorRT's profiler reports it.
 struct LayerTime {
@@ -64,6 +67,7 @@ struct LayerTime {
 /// events between the layers, so that their sum exceeds the engine's own time.
 /// Throws UsageProblem where the engine was built without profiling information, and as bench does.
 std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
-                                      int iterations, std::optional<int> profile);
+                                      int iterations, std::optional<int> profile,
+                                      const std::function<void()>& while_waiting = {});
 
 } // namespace trtw

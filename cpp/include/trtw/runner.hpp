@@ -26,7 +26,8 @@ class Runner {
 public:
     using MakeSlot = std::function<std::unique_ptr<Slot>(int slot)>;
 
-    /// `while_waiting` is called ten times a second by a thread that waits for a slot; what it throws ends the call.
+    /// `while_waiting` is called ten times a second by a thread that waits for a slot, or for a call after one of more
+    /// than 0.1 s. What it throws ends the wait; a call that is under way then ends by itself, and reads its arrays.
     /// `make_slot` makes slots that do more than execute the engine.
     /// Throws UsageProblem for options that do not fit the engine, OutOfMemory or DeviceFailure.
     Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting = {},
@@ -78,11 +79,12 @@ public:
         void check_room(const std::vector<std::optional<Shape>>& room) const;
         /// Waits for the call and hands it over. Throws UsageProblem where that was done before, DeviceFailure where it
         /// failed on the device.
-        Finished result();
+        Finished result() { return take(true); }
         /// Waits for the call and frees its slot, whoever else holds the ticket.
         void drop() noexcept;
 
     private:
+        Finished take(bool may_be_interrupted);
         std::atomic<Runner*> runner_;
         int slot_;
     };
@@ -93,8 +95,9 @@ public:
     Finished run(const Call& call, std::optional<cudaStream_t> stream = {});
     /// Puts a call whose inputs and outputs stay on the device on a stream of the caller's, and does not wait for the
     /// device. The inputs must stay as they are until the stream has come past the call. Into a graph that the stream
-    /// captures goes a call with a context and outputs of its own, which live as long as the runner: so must the graph,
-    /// at most. Throws as `run`; UsageProblem also for outputs on the host, and in a capture for state and host arrays.
+    /// captures goes a call with a context and outputs of its own, which go after the graph, at the runner's next
+    /// capture, and with the runner: so long may the graph live. Throws as `run`; UsageProblem also for outputs on the
+    /// host, and in a capture for state and host arrays.
     Enqueued enqueue(const Call& call, cudaStream_t stream);
     /// The stream that calls come after which read the device and are given neither a stream nor their inputs'
     /// producers, for libraries that order their work before a stream.
@@ -124,13 +127,15 @@ private:
     int launch(const Call& call, std::optional<cudaStream_t> stream);
     void refuse_host_outputs(const Call& call) const;
     Enqueued capture(const Call& call, cudaStream_t stream);
-    Finished finish(int slot);
+    Finished finish(int slot, bool may_be_interrupted = true);
     template <class Action>
     void with_idle_slot(int slot, const char* what, Action&& action);
 
     std::shared_ptr<const Plan> plan_;
     RunnerOptions options_;
     std::vector<std::unique_ptr<Slot>> slots_;
+    std::function<void()> while_waiting_;
+    std::atomic<bool> was_long_ = true; ///< the last call, as far as is known
     std::unique_ptr<SlotPool> pool_;
     std::vector<bool> to_host_;         ///< by output: where a call does not say
     std::unique_ptr<Stream> intake_;    ///< of several slots

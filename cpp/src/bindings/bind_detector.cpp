@@ -24,15 +24,12 @@ public:
           inputs_{plan_, {}} {}
 
     py::tuple run(const py::object& inputs, const std::vector<std::string>& outputs) {
-        const std::shared_ptr<Detector> detector = detector_.get();
+        const auto detector = detector_.get();
         const auto request = inputs_.request(inputs, detector->runner().intake());
         request->selection = select_outputs(*plan_, {}, outputs, py::bool_(false), {});
         request->call.to_host = request->selection.to_host;
         request->call.to_device = request->selection.to_device;
-        const Runner::Finished finished = [&] {
-            const py::gil_scoped_release unlocked;
-            return detector->run(request->call);
-        }();
+        const Runner::Finished finished = unlocked(left_, request->keep, [&] { return detector->run(request->call); });
         return py::make_tuple(boxes_of(detector->found(finished), spec_),
                               collect(*plan_, finished, request->selection, true, {}, *arrays_));
     }
@@ -43,6 +40,9 @@ public:
     void close() {
         detector_.close([] {});
         arrays_->clear();
+        if (objects_in_call.empty()) {
+            left_.clear();
+        }
     }
 
 private:
@@ -57,6 +57,7 @@ private:
     Closable<Detector> detector_;
     Inputs inputs_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
+    std::vector<py::object> left_; ///< by calls that were interrupted
 };
 
 } // namespace

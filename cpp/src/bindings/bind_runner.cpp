@@ -15,6 +15,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -52,7 +54,7 @@ public:
         const auto given = parameters.values(placed, named);
         const bool copy = parameters.get(given, 4, true);
         const auto out = parameters.get(given, 5, OutputArrays{});
-        const std::shared_ptr<Runner> runner = runner_.get();
+        const auto runner = runner_.get();
         const std::optional<cudaStream_t> on = given[6] ? stream_of(given[6]) : std::nullopt;
         const auto request = make(parameters, given, on.value_or(runner->intake()));
         const Selection& selection = request->selection;
@@ -67,12 +69,10 @@ public:
         if (out) {
             call.room = room_of(*plan_, selection, out);
             call.into = addresses_of(*plan_, out);
+            std::ranges::transform(*out, std::back_inserter(request->keep), [](const auto& one) { return one.second; });
         }
         call.arrays_stay = true;
-        const Runner::Finished finished = [&] {
-            const py::gil_scoped_release unlocked;
-            return runner->run(call, on);
-        }();
+        const Runner::Finished finished = unlocked(*left_, request->keep, [&] { return runner->run(call, on); });
         (*timings_)[std::this_thread::get_id()] = finished.timing();
         return collect(*plan_, finished, selection, copy, out, *arrays_);
     }
@@ -80,7 +80,7 @@ public:
     std::shared_ptr<PyTicket> submit(const py::args& placed, const py::kwargs& named) {
         static const auto& parameters = *new Keywords<4>("submit", "inputs", "outputs", "device_outputs", "at");
         const auto given = parameters.values(placed, named);
-        const std::shared_ptr<Runner> runner = runner_.get();
+        const auto runner = runner_.get();
         const auto request = make(parameters, given, runner->intake());
         auto call = [&] {
             const py::gil_scoped_release unlocked;
@@ -88,7 +88,7 @@ public:
         }();
         request->is_default = false; // what is taken from it leaves nothing
         auto ticket =
-            std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(*request), arrays_, timings_);
+            std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(*request), arrays_, timings_, left_);
         std::erase_if(tickets_, [](const std::weak_ptr<PyTicket>& other) {
             const std::shared_ptr<PyTicket> alive = other.lock();
             return !alive || !alive->is_open();
@@ -109,11 +109,12 @@ public:
     }
 
     BenchResult measure(const py::object& inputs, const std::optional<BenchOptions>& options) {
-        const std::shared_ptr<Runner> runner = runner_.get();
+        const auto runner = runner_.get();
         const auto request = inputs_.host_request(inputs);
         request->call.arrays_stay = true;
-        const py::gil_scoped_release unlocked;
-        return trtw::bench_latency(*runner, request->call, options.value_or(BenchOptions{}));
+        return unlocked(*left_, request->keep, [&] {
+            return trtw::bench_latency(*runner, request->call, options.value_or(BenchOptions{}), &serve_signals);
+        });
     }
 
     py::array input_buffer(const std::string& name, const std::optional<Shape>& shape, int slot) {
@@ -168,6 +169,9 @@ public:
             }
         });
         arrays_->clear();
+        if (objects_in_call.empty()) { // else something may be under way
+            left_->clear();
+        }
     }
 
 private:
@@ -249,6 +253,7 @@ private:
     Selection default_;
     std::vector<std::weak_ptr<PyTicket>> tickets_; ///< those that were open when the last call was submitted
     std::shared_ptr<Timings> timings_ = std::make_shared<Timings>();
+    std::shared_ptr<std::vector<py::object>> left_ = std::make_shared<std::vector<py::object>>();
 };
 
 struct GraphStatus {

@@ -1,4 +1,5 @@
 // Measurements.
+#include "bind_closable.hpp"
 #include "bind_options.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
@@ -19,7 +20,7 @@ BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::
     const Inputs names{plan, {}};
     const auto request = names.host_request(inputs);
     const py::gil_scoped_release unlocked;
-    return trtw::bench(plan, request->call.inputs, options.value_or(BenchOptions{}));
+    return trtw::bench(plan, request->call.inputs, options.value_or(BenchOptions{}), &serve_signals);
 }
 
 std::vector<LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
@@ -27,7 +28,7 @@ std::vector<LayerTime> profile_layers(const PlanPointer& plan, const py::object&
     const Inputs names{plan, {}};
     const auto request = names.host_request(inputs);
     const py::gil_scoped_release unlocked;
-    return trtw::profile_layers(plan, request->call.inputs, iterations, profile);
+    return trtw::profile_layers(plan, request->call.inputs, iterations, profile, &serve_signals);
 }
 
 // One field of every sample as an array.

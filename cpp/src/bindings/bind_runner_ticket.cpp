@@ -1,10 +1,12 @@
 #include "bind_runner_ticket.hpp"
 
+#include "bind_closable.hpp"
 #include "run/clock.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace py = pybind11;
@@ -37,8 +39,19 @@ bool PyTicket::wait(std::optional<double> timeout_s) const {
     const Clock::time_point deadline = deadline_after(timeout_s);
     const std::shared_ptr<Runner> runner = runner_; // in this order: the ticket goes first
     const std::shared_ptr<Ticket> ticket = ticket_;
+    const InCall in_call{runner.get()};
     const py::gil_scoped_release unlocked;
-    return !ticket || ticket->wait_until(deadline);
+    if (!ticket || !is_main_thread()) {
+        return !ticket || ticket->wait_until(deadline);
+    }
+    constexpr std::chrono::milliseconds beat{100};
+    while (!ticket->wait_until(std::min(deadline, Clock::now() + beat))) {
+        if (Clock::now() >= deadline) {
+            return false;
+        }
+        serve_signals();
+    }
+    return true;
 }
 
 py::dict PyTicket::result(std::optional<double> timeout_s, bool copy, const OutputArrays& out) {
@@ -54,10 +67,8 @@ py::dict PyTicket::result(std::optional<double> timeout_s, bool copy, const Outp
     const std::shared_ptr<Runner> runner = std::move(runner_);
     const std::shared_ptr<Ticket> ticket = std::move(ticket_);
     const std::vector<py::object> keep = std::move(keep_);
-    const Runner::Finished finished = [&] {
-        const py::gil_scoped_release unlocked;
-        return ticket->result();
-    }();
+    const InCall in_call{runner.get()};
+    const Runner::Finished finished = unlocked(*left_, keep, [&] { return ticket->result(); });
     (*timings_)[std::this_thread::get_id()] = finished.timing();
     return collect(*plan_, finished, selection_, copy, out, *arrays_);
 }

@@ -19,9 +19,11 @@ using Timings = std::unordered_map<std::thread::id, Timing>;
 class PyTicket {
 public:
     PyTicket(std::shared_ptr<Plan> plan, std::shared_ptr<Runner> runner, std::shared_ptr<Runner::Ticket> ticket,
-             Request&& request, std::shared_ptr<ArrayPool> arrays, std::shared_ptr<Timings> timings)
-        : plan_{std::move(plan)}, arrays_{std::move(arrays)}, timings_{std::move(timings)}, runner_{std::move(runner)},
-          selection_{std::move(request.selection)}, keep_{std::move(request.keep)}, ticket_{std::move(ticket)} {}
+             Request&& request, std::shared_ptr<ArrayPool> arrays, std::shared_ptr<Timings> timings,
+             std::shared_ptr<std::vector<pybind11::object>> left)
+        : plan_{std::move(plan)}, arrays_{std::move(arrays)}, timings_{std::move(timings)}, left_{std::move(left)},
+          runner_{std::move(runner)}, selection_{std::move(request.selection)}, keep_{std::move(request.keep)},
+          ticket_{std::move(ticket)} {}
     ~PyTicket() { close({}); }
     PyTicket(const PyTicket&) = delete;
     PyTicket& operator=(const PyTicket&) = delete;
@@ -37,7 +39,8 @@ private:
     std::shared_ptr<Plan> plan_;
     std::shared_ptr<ArrayPool> arrays_;
     std::shared_ptr<Timings> timings_;
-    std::shared_ptr<Runner> runner_; ///< outlives the ticket
+    std::shared_ptr<std::vector<pybind11::object>> left_; ///< what the device may be at still, of interrupted calls
+    std::shared_ptr<Runner> runner_;                      ///< outlives the ticket
     Selection selection_;
     std::vector<pybind11::object> keep_;
     std::shared_ptr<Runner::Ticket> ticket_; ///< null once the result was asked for

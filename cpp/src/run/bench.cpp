@@ -7,15 +7,17 @@
 #include "trtw/runner.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <thread>
+#include <utility>
 
 namespace trtw {
 
 namespace {
 
 void check_options(const BenchOptions& options) {
-    if (options.iterations < 1 || options.duration_s < 0.0 || options.warmup_ms < 0.0 || options.streams < 1 ||
+    if (options.iterations < 1 || !(options.duration_s >= 0.0) || !(options.warmup_ms >= 0.0) || options.streams < 1 ||
         options.streams > 64 || options.depth < 1 || options.depth > 16) {
         throw UsageProblem("A bench needs at least 1 iteration, no negative duration or warm-up, 1 to 64 streams and "
                            "a depth of 1 to 16.");
@@ -45,14 +47,32 @@ private:
     bool enabled_;
 };
 
+// Calls something ten times a second, as far as it is called itself.
+class Beat {
+public:
+    explicit Beat(std::function<void()> action) : action_{std::move(action)} {}
+    void operator()() {
+        if (action_ && Clock::now() >= next_) {
+            action_();
+            next_ = Clock::now() + std::chrono::milliseconds{100};
+        }
+    }
+
+private:
+    std::function<void()> action_;
+    Clock::time_point next_ = Clock::now();
+};
+
 using Streams = std::vector<BenchStream*>;
 
 // trtexec's loop over the streams of one host thread.
-void measure(const Streams& streams, const Event& start, const BenchOptions& options, std::vector<Sample>& samples) {
+void measure(const Streams& streams, const Event& start, const BenchOptions& options, std::vector<Sample>& samples,
+             Beat beat) {
     const double total_ms = options.warmup_ms + options.duration_s * 1000.0;
     double elapsed_ms = 0.0;
     int warmup = 0;
     for (int i = 0; i < options.iterations + warmup || elapsed_ms < total_ms; ++i) {
+        beat();
         for (BenchStream* stream : streams) {
             stream->query();
         }
@@ -69,18 +89,35 @@ void measure(const Streams& streams, const Event& start, const BenchOptions& opt
 }
 
 void measure_with_threads(const Streams& streams, const Event& start, const BenchOptions& options,
-                          std::vector<std::vector<Sample>>& samples, int device) {
+                          std::vector<std::vector<Sample>>& samples, int device, Beat beat) {
     std::vector<std::thread> workers;
-    std::vector<std::exception_ptr> failures(streams.size());
+    std::vector<std::exception_ptr> failures(streams.size() + 1);
+    std::atomic<bool> is_over = false;
+    std::atomic<std::size_t> running = streams.size();
+    const auto look = [&] {
+        if (is_over) {
+            throw Cancelled("The measurement was cancelled.");
+        }
+    };
     for (std::size_t s = 0; s < streams.size(); ++s) {
         workers.emplace_back([&, s] {
             try {
                 const DeviceScope scope{device};
-                measure({streams[s]}, start, options, samples[s]);
+                measure({streams[s]}, start, options, samples[s], Beat{look});
             } catch (...) {
-                failures[s] = std::current_exception();
+                failures[s + 1] = std::current_exception();
             }
+            --running;
         });
+    }
+    while (running > 0 && !is_over) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        try {
+            beat();
+        } catch (...) {
+            failures[0] = std::current_exception();
+            is_over = true;
+        }
     }
     for (std::thread& worker : workers) {
         worker.join();
@@ -122,7 +159,7 @@ void drop_warmup(BenchResult& result, double warmup_ms) {
 } // namespace
 
 BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
-                  const BenchOptions& options) {
+                  const BenchOptions& options, const std::function<void()>& while_waiting) {
     check_options(options);
     const DeviceScope scope{plan->device()};
     const CallGate::Call running{plan->gate()};
@@ -144,9 +181,9 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
         }
         std::vector<std::vector<Sample>> samples(streams.size());
         if (options.threads) {
-            measure_with_threads(streams, start, options, samples, plan->device());
+            measure_with_threads(streams, start, options, samples, plan->device(), Beat{while_waiting});
         } else {
-            measure(streams, start, options, samples.front());
+            measure(streams, start, options, samples.front(), Beat{while_waiting});
         }
         for (const std::vector<Sample>& part : samples) {
             result.samples.insert(result.samples.end(), part.begin(), part.end());
@@ -158,8 +195,10 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
     return result;
 }
 
-BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options) {
+BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options,
+                          const std::function<void()>& while_waiting) {
     check_options(options);
+    Beat beat{while_waiting};
     std::vector<std::vector<std::byte>> results(runner.plan().outputs().size());
     Call timed = call;
     timed.timing = true;
@@ -167,6 +206,7 @@ BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& 
     const Clock::time_point start = Clock::now();
     double elapsed_ms = 0.0;
     const auto query = [&] {
+        beat();
         const Clock::time_point begin = Clock::now();
         Sample sample;
         {

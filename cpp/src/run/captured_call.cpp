@@ -51,6 +51,26 @@ CapturedCall::CapturedCall(std::shared_ptr<const Plan> plan, const Call& call, s
     }
     make_outputs(call);
     execution_->enqueue(stream);
+    end_with(stream);
+}
+
+// Graphs hold such an object, and what is instantiated of them does. It must not call CUDA where it ends, so whoever
+// has the memory is told.
+void CapturedCall::end_with(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    cudaGraph_t graph = nullptr;
+    TRTW_CUDA(cudaStreamGetCaptureInfo(stream, &status, &id, &graph));
+    using Flag = std::shared_ptr<std::atomic<bool>>;
+    auto flag = std::make_unique<Flag>(over_);
+    cudaUserObject_t object = nullptr;
+    const auto end = [](void* held) {
+        const std::unique_ptr<Flag> over{static_cast<Flag*>(held)};
+        (*over)->store(true);
+    };
+    TRTW_CUDA(cudaUserObjectCreate(&object, flag.get(), end, 1, cudaUserObjectNoDestructorSync));
+    static_cast<void>(flag.release()); // NOLINT(bugprone-unused-return-value): the object's now
+    TRTW_CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
 }
 
 void CapturedCall::check(const Call& call) const {

@@ -41,7 +41,7 @@ Detector::Detector(std::shared_ptr<const Plan> plan, RunnerOptions options, Head
         HeadGpu& head = *heads_.emplace_back(std::make_unique<HeadGpu>(spec_));
         Surroundings surroundings;
         surroundings.after = [&head, plan = plan.get()](const auto& output, const auto& shapes, cudaStream_t stream) {
-            head.enqueue(tensors_of(*plan, output, shapes), stream);
+            return head.enqueue(tensors_of(*plan, output, shapes), stream);
         };
         return std::make_unique<Slot>(plan, options, std::move(surroundings));
     };

@@ -37,7 +37,8 @@ private:
 } // namespace
 
 std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
-                                      int iterations, std::optional<int> profile) {
+                                      int iterations, std::optional<int> profile,
+                                      const std::function<void()>& while_waiting) {
     if (iterations < 1) {
         throw UsageProblem("A layer profile needs at least 1 iteration; got " + std::to_string(iterations) + ".");
     }
@@ -54,6 +55,9 @@ std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, c
     for (int i = 0; i < iterations; ++i) {
         collector.begin_iteration();
         stream.run_once();
+        if (while_waiting) {
+            while_waiting();
+        }
     }
     if (collector.layers().empty() || collector.failed()) {
         throw UsageProblem("TensorRT reported no layer times: the engine was built with profiling verbosity 'none'. "

@@ -38,8 +38,8 @@ std::size_t state_input(const Runner& runner, const std::string& name) {
 
 Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting,
                const MakeSlot& make_slot)
-    : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)},
-      pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, std::move(while_waiting))},
+    : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)}, while_waiting_{std::move(while_waiting)},
+      pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, while_waiting_)},
       to_host_{default_outputs(*plan_, options_)} {
     check_options();
     const DeviceScope scope{plan_->device()};
@@ -74,11 +74,22 @@ Runner::Finished::~Finished() {
     }
 }
 
-Runner::Finished Runner::finish(int slot) {
+Runner::Finished Runner::finish(int slot, bool may_be_interrupted) {
+    constexpr std::chrono::milliseconds beat{100};
     Finished finished{*this, slot}; // releases the slot where waiting throws
     Slot& work = *slots_[static_cast<std::size_t>(slot)];
+    // To poll takes longer than to wait for the event at once, so short calls are not interrupted.
+    while (while_waiting_ && may_be_interrupted && was_long_ && !work.wait_until(Clock::now() + beat)) {
+        try {
+            while_waiting_();
+        } catch (...) {
+            work.leave();
+            throw;
+        }
+    }
     finished.outputs_ = &work.wait();
     finished.timing_ = work.timing();
+    was_long_ = finished.timing_.end_to_end_ms > static_cast<float>(beat.count());
     const std::scoped_lock lock{timing_mutex_};
     last_timing_ = finished.timing_;
     return finished;
@@ -133,8 +144,10 @@ Enqueued Runner::capture(const Call& call, cudaStream_t stream) {
         throw UsageProblem("A call of a runner with state cannot be captured: its state lies elsewhere from call to "
                            "call. Capture one whose inputs and outputs are the state.");
     }
+    const CallGate::Call gate{plan_->gate()};
     auto captured = std::make_unique<CapturedCall>(plan_, call, options_.profile, stream);
     const std::scoped_lock lock{captured_mutex_};
+    std::erase_if(captured_, [](const auto& one) { return one->is_over(); });
     captured_.push_back(std::move(captured));
     return {captured_.back()->outputs(), nullptr};
 }
@@ -169,7 +182,7 @@ void Runner::Ticket::check_room(const std::vector<std::optional<Shape>>& room) c
     }
 }
 
-Runner::Finished Runner::Ticket::result() {
+Runner::Finished Runner::Ticket::take(bool may_be_interrupted) {
     Runner* runner = runner_.load();
     std::optional<DeviceScope> scope;
     if (runner != nullptr) {
@@ -179,13 +192,13 @@ Runner::Finished Runner::Ticket::result() {
         throw UsageProblem("The ticket's result was already taken.");
     }
     runner->pool_->unpark(slot_);
-    return runner->finish(slot_);
+    return runner->finish(slot_, may_be_interrupted);
 }
 
 void Runner::Ticket::drop() noexcept {
     if (runner_.load() != nullptr) {
         try {
-            static_cast<void>(result());
+            static_cast<void>(take(false));
         } catch (const Error&) { // NOLINT(bugprone-empty-catch): nobody asked for the result
         }
     }

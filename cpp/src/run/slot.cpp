@@ -164,6 +164,12 @@ Enqueued Slot::enqueue(const Call& call, cudaStream_t stream) {
     return {memory_.outputs, lanes_.done};
 }
 
+void Slot::leave() noexcept {
+    in_flight_ = false;
+    gate_.reset();
+    left_on_ = lanes_.capture.get(); // whatever comes next is on another one
+}
+
 const std::vector<Output>& Slot::wait() {
     const Range range{"wait"};
     in_flight_ = false;
@@ -278,8 +284,8 @@ void Slot::compute(const Call& call, const Prepared& entry, Execution& execution
     memory_.pack_inputs(call, stream);
     execution.enqueue(stream);
     if (surroundings_.after) {
-        surroundings_.after([&](std::size_t output) { return memory_.output_address(call, output); },
-                            entry.output_shapes, stream);
+        memory_.count_change(surroundings_.after(
+            [&](std::size_t output) { return memory_.output_address(call, output); }, entry.output_shapes, stream));
     }
 }
 

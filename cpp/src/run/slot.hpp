@@ -16,8 +16,9 @@ namespace trtw {
 /// the same for calls of the same shapes and addresses.
 struct Surroundings {
     std::function<void(cudaStream_t)> before;
-    /// Is given the address of an output by its index, and the shapes of all but those that depend on the data.
-    std::function<void(const std::function<void*(std::size_t)>& output, const std::vector<Shape>& shapes, cudaStream_t)>
+    /// Is given the address of an output by its index, and the shapes of all but those that depend on the data. Returns
+    /// whether graphs that hold what it enqueued before are over.
+    std::function<bool(const std::function<void*(std::size_t)>& output, const std::vector<Shape>& shapes, cudaStream_t)>
         after;
 };
 
@@ -42,6 +43,8 @@ public:
     Enqueued enqueue(const Call& call, cudaStream_t stream);
     /// Waits for what `enqueue` left.
     void settle();
+    /// Leaves the launched call under way.
+    void leave() noexcept;
     /// Waits for the launched call. Throws DeviceFailure where it failed on the device.
     const std::vector<Output>& wait();
     /// Whether `wait` would return at once. For any thread.

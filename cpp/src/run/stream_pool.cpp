@@ -69,6 +69,7 @@ StreamPool::StreamPool(std::shared_ptr<const Plan> plan, StreamPoolOptions optio
     surroundings.before = [this](cudaStream_t stream) { arena_->gather(rows_, stream); };
     surroundings.after = [this](const auto& output, const auto& /*shapes*/, cudaStream_t stream) {
         arena_->scatter(rows_, output, stream);
+        return false;
     };
     slot_ = std::make_unique<Slot>(plan_, running, std::move(surroundings));
     arena_ = std::make_unique<StateArena>(*plan_, options_.state, options_.capacity, *sizes_->all().rbegin(),

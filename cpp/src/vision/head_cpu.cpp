@@ -41,8 +41,13 @@ public:
         const HeadTensor& tensor = outputs_[static_cast<std::size_t>(output)];
         const std::int64_t images = tensor.shape.empty() ? 0 : tensor.shape.front();
         const std::int64_t size = images > 0 ? volume(tensor.shape) / images : 0;
-        const std::int64_t last = first + (items - 1) * item_step + (inner - 1) * inner_step;
-        if (std::min({first, item_step, inner_step}) < 0 || last >= size || (images_ != 0 && images != images_)) {
+        std::int64_t last = first;
+        const auto add = [&last](std::int64_t count, std::int64_t step) { // whether it can be counted
+            std::int64_t distance = 0;
+            return !__builtin_mul_overflow(count, step, &distance) && !__builtin_add_overflow(last, distance, &last);
+        };
+        if (std::min({first, item_step, inner_step}) < 0 || !add(items - 1, item_step) || !add(inner - 1, inner_step) ||
+            last >= size || images > 0x7FFF'FFFF || (images_ != 0 && images != images_)) {
             throw UsageProblem("Output " + std::to_string(output) + " has the shape " + bracketed(tensor.shape) +
                                ", in which the boxes of a detector do not lie as its head says.");
         }

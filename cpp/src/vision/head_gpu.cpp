@@ -22,9 +22,9 @@ HeadGpu::HeadGpu(HeadSpec spec) : spec_{std::move(spec)} {
     spec_.validate();
 }
 
-void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) {
+bool HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) {
     const auto [bound, images] = head::bind(spec_, outputs);
-    const auto count = static_cast<std::size_t>(images);
+    const std::size_t count = std::max(most_images_, static_cast<std::size_t>(images));
     head::Room room{};
     room.capacity = static_cast<std::uint32_t>(std::min<std::int64_t>(head::index_count(bound), head::most_candidates));
     const std::size_t counters = aligned(count * sizeof(head::Counter));
@@ -32,34 +32,35 @@ void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) 
     const std::size_t results = aligned(count * head::result_bytes(spec_.max_dets, spec_.values));
     room.mask_words = head::mask_room(bound);
     const std::size_t masks = count * static_cast<std::size_t>(room.mask_words) * sizeof(std::uint32_t);
-    Memory& memory = memory_[images];
-    memory.host.reserve(results + masks);
-    memory.mask_words = room.mask_words;
-    const bool is_new = memory.device.reserve(counters + keys + results + masks);
-    auto* begin = static_cast<unsigned char*>(memory.device.data());
-    if (is_new) {
-        TRTW_CUDA(cudaMemsetAsync(begin, 0, counters, stream));
+    const bool has_moved = count > most_images_;
+    if (has_moved) {
+        host_.reserve(results + masks);
+        device_.reserve(counters + keys + results + masks);
+        TRTW_CUDA(cudaMemsetAsync(device_.data(), 0, counters, stream));
+        most_images_ = count;
+        mask_words_ = room.mask_words;
     }
+    auto* begin = static_cast<unsigned char*>(device_.data());
     room.counters = reinterpret_cast<head::Counter*>(begin);
     room.keys = reinterpret_cast<std::uint64_t*>(begin + counters);
     room.results = begin + counters + keys;
     room.masks = reinterpret_cast<std::uint32_t*>(begin + counters + keys + results);
-    room.host = memory.host.data();
-    room.host_masks = masks_of(memory, images);
+    room.host = host_.data();
+    room.host_masks = this->masks();
     head::launch_head(bound, images, room, stream);
+    return has_moved;
 }
 
-std::uint32_t* HeadGpu::masks_of(const Memory& memory, int images) const {
-    const std::size_t results = static_cast<std::size_t>(images) * head::result_bytes(spec_.max_dets, spec_.values);
-    return reinterpret_cast<std::uint32_t*>(static_cast<unsigned char*>(memory.host.data()) + aligned(results));
+std::uint32_t* HeadGpu::masks() const {
+    const std::size_t results = most_images_ * head::result_bytes(spec_.max_dets, spec_.values);
+    return reinterpret_cast<std::uint32_t*>(static_cast<unsigned char*>(host_.data()) + aligned(results));
 }
 
 std::vector<FoundBoxes> HeadGpu::found(int images) const {
-    const Memory& memory = memory_.at(images);
     const std::size_t bytes = head::result_bytes(spec_.max_dets, spec_.values);
     std::vector<FoundBoxes> all;
     for (int image = 0; image < images; ++image) {
-        const head::Result result = head::result_at(memory.host.data(), bytes, spec_.max_dets, image);
+        const head::Result result = head::result_at(host_.data(), bytes, spec_.max_dets, image);
         FoundBoxes& one = all.emplace_back();
         one.odd = result.header->odd != 0;
         for (int at = 0; at < result.header->count; ++at) {
@@ -67,8 +68,8 @@ std::vector<FoundBoxes> HeadGpu::found(int images) const {
             one.boxes.push_back({{box.x1, box.y1, box.x2, box.y2}, result.scores[at], result.labels[at]});
         }
         one.more.assign(result.more, result.more + std::ptrdiff_t{result.header->count} * spec_.values);
-        const std::uint32_t* masks = masks_of(memory, images) + memory.mask_words * image;
-        one.masks.assign(masks, masks + result.header->mask_words);
+        const std::uint32_t* first = masks() + mask_words_ * image;
+        one.masks.assign(first, first + result.header->mask_words);
     }
     return all;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 struct CUstream_st;
 struct CUevent_st;
@@ -12,6 +13,8 @@ using cudaEvent_t = CUevent_st*;
 using cudaGraph_t = FakeGraph*;
 using cudaGraphExec_t = FakeGraph*;
 using cudaGraphNode_t = void*;
+using cudaUserObject_t = std::shared_ptr<void>*;
+using cudaHostFn_t = void (*)(void*);
 
 enum cudaError_t {
     cudaSuccess,
@@ -54,6 +57,7 @@ struct cudaPointerAttributes {
 extern const cudaStream_t cudaStreamLegacy;
 extern const cudaStream_t cudaStreamPerThread;
 constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
+constexpr unsigned cudaUserObjectNoDestructorSync = 1, cudaGraphUserObjectMove = 1;
 constexpr unsigned cudaEventRecordExternal = 1, cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1;
 
 const char* cudaGetErrorName(cudaError_t error);
@@ -80,6 +84,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph);
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* pointer, cudaHostFn_t destroy, unsigned count,
+                                 unsigned flags);
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);

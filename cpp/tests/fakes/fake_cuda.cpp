@@ -51,7 +51,8 @@ struct CUevent_st {
 };
 struct FakeGraph {
     std::vector<std::function<void()>> nodes;
-    Place last; ///< a graph is not launched beside itself
+    Place last;                                 ///< a graph is not launched beside itself
+    std::vector<std::shared_ptr<void>> objects; ///< go with the graph, and what was made of it
 };
 
 namespace {
@@ -480,6 +481,25 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
     *status = resolve(stream)->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph) {
+    const std::scoped_lock lock{mutex};
+    *graph = resolve(stream)->capture;
+    *status = *graph != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *id = reinterpret_cast<std::uintptr_t>(*graph);
+    return cudaSuccess;
+}
+cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* pointer, cudaHostFn_t destroy, unsigned /*count*/,
+                                 unsigned /*flags*/) {
+    *object = new std::shared_ptr<void>{pointer, destroy}; // NOLINT(cppcoreguidelines-owning-memory)
+    return cudaSuccess;
+}
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned /*count*/,
+                                      unsigned /*flags*/) {
+    graph->objects.push_back(*object);
+    delete object; // NOLINT(cppcoreguidelines-owning-memory)
+    return cudaSuccess;
+}
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* /*mode*/) {
     return cudaSuccess;
 }
@@ -503,7 +523,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned /*flags*/) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(stream, &status);
-    return status != cudaStreamCaptureStatusNone ? cudaSuccess : cudaEventRecord(event, stream); // nobody reads the node
+    return status != cudaStreamCaptureStatusNone ? cudaSuccess
+                                                 : cudaEventRecord(event, stream); // nobody reads the node
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     const std::scoped_lock lock{mutex};

@@ -63,6 +63,43 @@ std::vector<FoundBoxes> found(Detector& detector, const Values& values, bool wit
 
 } // namespace
 
+TEST_CASE("the memory of boxes is that of the largest batch, and graphs of others stay right") {
+    Detector detector{rows(), RunnerOptions{}, spec()};
+    std::vector<Values> batches(11);
+    for (std::size_t count = 1; count <= 10; ++count) {
+        for (std::size_t image = 0; image < count; ++image) {
+            const Values one = row(static_cast<float>(image), 0.5F);
+            batches[count].insert(batches[count].end(), one.begin(), one.end());
+        }
+    }
+    const auto play = [&](std::size_t count) {
+        const std::vector<FoundBoxes> images = found(detector, batches[count]);
+        CHECK(images.size() == count);
+        for (std::size_t image = 0; image < images.size(); ++image) {
+            CHECK(images[image].boxes.size() == 1);
+            CHECK(images[image].boxes.at(0).corners[0] == static_cast<float>(image));
+        }
+    };
+    for (int turn = 0; turn < 4; ++turn) {
+        play(10);
+    }
+    const auto blocks = fake::allocations();
+    for (int turn = 0; turn < 4; ++turn) {
+        for (std::size_t count = 1; count <= 10; ++count) {
+            play(count);
+        }
+    }
+    CHECK(fake::allocations() == blocks);
+    Detector growing{rows(), RunnerOptions{}, spec()};
+    std::swap(batches[0], batches[1]);
+    for (int turn = 0; turn < 3; ++turn) {
+        for (std::size_t count = 2; count <= 10; ++count) { // each finds the graphs of those before it over
+            CHECK(found(growing, batches[count]).size() == count);
+            CHECK(found(growing, batches[2]).size() == 2);
+        }
+    }
+}
+
 TEST_CASE("boxes are those of the call, with and without a graph") {
     for (const bool cuda_graph : {true, false}) {
         RunnerOptions options;

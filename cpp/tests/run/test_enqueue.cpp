@@ -258,8 +258,7 @@ TEST_CASE("outputs on the host and calls that do not fit are refused, and the ne
                          doctest::Contains("'y' goes to the host"), UsageProblem);
     CHECK_THROWS_WITH_AS(runner.enqueue(on_device({nine.input(), state()}, 2), stream.get()),
                          doctest::Contains("no profile"), UsageProblem);
-    CHECK(values_on_device(runner.enqueue(on_device({ones.input(), state()}, 2), stream.get())) ==
-          Values(4, 2));
+    CHECK(values_on_device(runner.enqueue(on_device({ones.input(), state()}, 2), stream.get())) == Values(4, 2));
 }
 
 TEST_CASE("a refused call does not let the next one overwrite what others still read") {
@@ -379,6 +378,28 @@ TEST_CASE("a captured call reads an array that lies badly from a copy that the g
     graph->launch(stream.get());
     stream.synchronize();
     CHECK(values_on_device(found->outputs[0]) == Values{9});
+}
+
+TEST_CASE("what a captured call needs goes after its graph, at the next capture") {
+    Runner runner{fake::twice(), {}};
+    const Stream stream;
+    const OnDevice x{{1, 2}};
+    const auto capture = [&] {
+        return captured(stream.get(), [&] { runner.enqueue(on_device({x.input()}), stream.get()); });
+    };
+    auto graph = capture();
+    const auto one = runner.status().memory;
+    const auto other = capture();
+    const auto two = runner.status().memory;
+    CHECK(two.device_outputs > one.device_outputs);
+    for (int i = 0; i < 10; ++i) {
+        graph.reset();
+        graph = capture();
+        CHECK(runner.status().memory.device_outputs == two.device_outputs);
+        CHECK(runner.status().memory.device_scratch == two.device_scratch);
+    }
+    graph->launch(stream.get());
+    stream.synchronize();
 }
 
 TEST_CASE("what a graph cannot hold is refused") {

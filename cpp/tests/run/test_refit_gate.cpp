@@ -1,6 +1,7 @@
 // Other weights while runners live.
 #include "fake_cuda.hpp"
 #include "fake_engine.hpp"
+#include "trtw/detail/stream.hpp"
 #include "trtw/error.hpp"
 
 #include <doctest/doctest.h>
@@ -43,6 +44,32 @@ TEST_CASE("refused and failed calls are in flight no longer") {
     engine->failure.clear();
     const CallGate::Closed closed{engine->gate()};
     CHECK_THROWS_WITH_AS(CallGate::Closed{engine->gate()}, doctest::Contains("another thread"), UsageProblem);
+}
+
+TEST_CASE("a call that is captured into a caller's graph waits for the end of a refit") {
+    const auto engine = fake::twice();
+    Runner runner{engine, {.outputs = std::vector<std::string>{}}};
+    const trtw::Stream stream;
+    const trtw::DeviceMemory x{16};
+    trtw::Input input;
+    input.source = trtw::Source::device;
+    input.data = x.data();
+    input.shape = {4};
+    std::optional<CallGate::Closed> refit{engine->gate()};
+    std::atomic<bool> is_over = false;
+    std::thread caller{[&] {
+        cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal);
+        runner.enqueue(call_of({input}), stream.get());
+        cudaGraph_t graph = nullptr;
+        cudaStreamEndCapture(stream.get(), &graph);
+        cudaGraphDestroy(graph);
+        is_over = true;
+    }};
+    std::this_thread::sleep_for(50ms);
+    CHECK_FALSE(is_over);
+    refit.reset();
+    caller.join();
+    CHECK(is_over);
 }
 
 TEST_CASE("graphs forget the weights of before") {

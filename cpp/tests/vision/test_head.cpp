@@ -96,6 +96,9 @@ TEST_CASE("outputs that do not fit the head are refused") {
     spec = anchors();
     spec.boxes[1] = -1;
     CHECK_THROWS_AS(found(spec, two_alike), UsageProblem);
+    spec = anchors();
+    spec.scores[2] = (std::int64_t{1} << 62) + (std::int64_t{1} << 40); // times the items, it wraps
+    CHECK_THROWS_AS(found(spec, two_alike), UsageProblem);
     CHECK_THROWS_AS(find_boxes_cpu(anchors(), std::vector{HeadTensor{two_alike.data(), "int32", {1, 6, 3}}}),
                     UsageProblem);
 }
