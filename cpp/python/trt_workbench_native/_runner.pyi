@@ -342,7 +342,7 @@ class Runner:
                 None: one of the runner's. Where no output is copied to the host, the call then returns at once, before
                 the device is done: arrays on the GPU that it reads must stay as they are until the stream has come
                 past it. Where the stream captures a graph, the call becomes part of it, with a context and outputs of
-                its own that last as long as the runner; so must the graph, at most.
+                its own that go after the graph, or with the runner: so long may the graph live.
 
         Returns:
             numpy arrays and DeviceArrays by output name. bfloat16 comes as uint16, fp8 as uint8: their bits.
@@ -370,7 +370,8 @@ class Runner:
 
         Raises:
             UsageProblem: as `run`; also if for 10 s every slot holds a call whose thread waits for a slot, as this one.
-            KeyboardInterrupt: Ctrl-C came while it waited for a slot; so does `run`.
+            KeyboardInterrupt: Ctrl-C came while it waited for a slot; so does `run`, and while it waits for a call
+                after one of more than 0.1 s. Such a call ends by itself: its arrays must stay as they are until then.
             DeviceFailure: as `run`.
         """
     def measure(self, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
@@ -434,7 +435,8 @@ class Runner:
     def close(self) -> None:
         """Wait for the calls in flight, those of other threads too, and release device and pinned memory.
 
-        Voids open tickets. A second call, of any thread, waits for the same end. Ctrl-C ends the wait.
+        Voids open tickets. A second call, of any thread, waits for the same end. Ctrl-C ends the wait. In a signal's
+        handler that interrupts a call of the runner it returns at once, and memory is released with that call.
         """
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...

@@ -48,11 +48,7 @@ public:
 
 private:
     CalibrationTensor tensor(const std::string& name, const py::object& given) {
-        const auto array = py::array::ensure(given, py::array::c_style);
-        if (!array) {
-            throw UsageProblem("Calibration batch, input '" + name + "': is no array.");
-        }
-        require_native_order(array.dtype(), "Calibration batch, input '" + name + "'");
+        const py::array array = host_array(given, "Calibration batch, input", name, true);
         arrays_[name] = array;
         return {array.data(),
                 static_cast<std::size_t>(array.nbytes()),

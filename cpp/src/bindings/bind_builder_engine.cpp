@@ -45,7 +45,7 @@ py::dict inspect_engine(const Plan& plan) {
 }
 
 py::bytes refit(const Plan& plan, const std::optional<py::object>& model,
-                const std::optional<std::map<std::string, py::array>>& weights) {
+                const std::optional<std::map<std::string, py::object>>& weights) {
     if (model.has_value() == weights.has_value()) {
         throw UsageProblem("Refit takes either a model or weights.");
     }
@@ -58,8 +58,7 @@ py::bytes refit(const Plan& plan, const std::optional<py::object>& model,
         std::map<std::string, py::array> arrays; // row-major, and alive until TensorRT has read them
         std::map<std::string, WeightValues> values;
         for (const auto& [name, given] : *weights) {
-            require_native_order(given.dtype(), "Weight '" + name + "'");
-            const auto array = py::array::ensure(given, py::array::c_style);
+            const py::array array = host_array(given, "Weight", name, true);
             arrays[name] = array;
             values[name] = {array.data(), array.dtype().attr("name").cast<std::string>(),
                             static_cast<std::size_t>(array.size())};

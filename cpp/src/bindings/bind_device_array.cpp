@@ -105,7 +105,7 @@ py::dict cuda_array_interface(const DeviceArray& array) {
     description["strides"] = py::none();
     description["version"] = 3;
     // The legacy default stream comes after a thread's own one, which would be that of whoever asks.
-    cudaStream_t const stream = array.stream == cudaStreamPerThread ? cudaStreamLegacy : array.stream;
+    const cudaStream_t stream = array.stream == cudaStreamPerThread ? cudaStreamLegacy : array.stream;
     description["stream"] = array.done ? py::object(py::int_(handle_of_stream(stream))) : py::none();
     return description;
 }
@@ -199,6 +199,9 @@ std::optional<cudaStream_t> producer_of(const py::dict& description) {
 ForeignArray from_interface(const py::dict& description, const py::handle& owner) {
     ForeignArray array;
     array.keep = py::reinterpret_borrow<py::object>(owner);
+    if (description.contains("mask") && !py::object(description["mask"]).is_none()) {
+        throw UsageProblem("An array on the GPU has a mask, which no engine takes; pass an array without one.");
+    }
     array.shape = description["shape"].cast<Shape>();
     array.dtype = type_of_string(description["typestr"].cast<std::string>());
     const auto data = description["data"].cast<py::tuple>();
@@ -359,13 +362,6 @@ py::dtype numpy_dtype(const std::string& name) {
         throw UsageProblem("numpy has no type that could hold " + name + ".");
     }
     return py::dtype(type->numpy);
-}
-
-void require_native_order(const py::dtype& dtype, const std::string& what) {
-    if (dtype.byteorder() == '>') {
-        throw UsageProblem(what + " is in foreign byte order (" + py::str(dtype.attr("str")).cast<std::string>() +
-                           "); use .astype('" + py::str(dtype.attr("name")).cast<std::string>() + "').");
-    }
 }
 
 py::array new_array(const std::string& dtype, const Shape& shape) {

@@ -1,6 +1,7 @@
 // Arrays in device memory, as Python hands them over and takes them.
 #pragma once
 
+#include "bind_host_array.hpp"
 #include "trtw/detail/stream.hpp"
 #include "trtw/memory.hpp"
 #include "trtw/tensor.hpp"
@@ -76,9 +77,6 @@ std::optional<cudaStream_t> stream_of(pybind11::handle stream);
 
 /// numpy's type for a tensor's dtype: bfloat16 is uint16 there, eight-bit floats are uint8.
 pybind11::dtype numpy_dtype(const std::string& name);
-
-/// Throws UsageProblem for elements in foreign byte order; `what` begins the sentence.
-void require_native_order(const pybind11::dtype& dtype, const std::string& what);
 
 /// A new array in the host's memory.
 pybind11::array new_array(const std::string& dtype, const Shape& shape);

@@ -46,7 +46,6 @@ void check_dtype(const TensorInfo& tensor, const py::array& array) {
     if (array.dtype().is(numpy_dtype(tensor.dtype))) {
         return; // most are numpy's own one
     }
-    require_native_order(array.dtype(), "Input '" + tensor.name + "'");
     if (!holds(tensor, array.dtype())) {
         refuse_dtype(tensor, py::str(array.dtype().attr("name")));
     }
@@ -107,6 +106,9 @@ void check_place(const Plan& plan, const TensorInfo& tensor, const ForeignArray&
 void set_device(Input& input, const Plan& plan, const TensorInfo& tensor, const ForeignArray& array) {
     if (array.dtype != tensor.dtype) {
         refuse_dtype(tensor, array.dtype);
+    }
+    if (trtw::is_dynamic(array.shape)) {
+        throw UsageProblem("Input '" + tensor.name + "' claims a negative size.");
     }
     if (!array.contiguous) {
         throw UsageProblem("Input '" + tensor.name +
@@ -186,8 +188,8 @@ void set_input(Input& input, const Plan& plan, const TensorInfo& tensor, const p
     input.producer.reset();
     input.images.clear();
     if (py::isinstance<py::array>(value)) {
-        keep.push_back(py::reinterpret_borrow<py::object>(value));
-        set_host(input, tensor, py::reinterpret_borrow<py::array>(value));
+        keep.push_back(host_array(value, "Input", tensor.name));
+        set_host(input, tensor, py::reinterpret_borrow<py::array>(keep.back()));
         return;
     }
     if (auto foreign = foreign_array(value, consumer)) {
@@ -199,13 +201,8 @@ void set_input(Input& input, const Plan& plan, const TensorInfo& tensor, const p
         set_images(input, tensor, value.cast<const ImageBatch&>(), consumer, keep);
         return;
     }
-    const auto array = py::array::ensure(value);
-    if (!array) {
-        throw UsageProblem("Input '" + tensor.name + "' is not an array but " +
-                           py::str(py::type::of(value)).cast<std::string>() + ".");
-    }
-    keep.push_back(array);
-    set_host(input, tensor, array);
+    keep.push_back(host_array(value, "Input", tensor.name));
+    set_host(input, tensor, py::reinterpret_borrow<py::array>(keep.back()));
 }
 
 Inputs::Inputs(std::shared_ptr<const Plan> plan, const std::map<std::string, std::string>& state)
@@ -328,10 +325,10 @@ std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& sel
     for (const auto& [name, array] : out.value_or(std::map<std::string, py::array>{})) {
         const std::size_t o = output_index(plan, name);
         const std::string what = "The array for output '" + name + "'";
+        static_cast<void>(host_array(array, "The array for output", name));
         if (!selection.to_host[o]) {
             throw UsageProblem(what + " would stay empty: the call does not copy this output to the host.");
         }
-        require_native_order(array.dtype(), what);
         const bool is_row_major = (array.flags() & py::array::c_style) != 0;
         if (!holds(plan.outputs()[o], array.dtype()) || !array.writeable() || !is_row_major) {
             throw UsageProblem(what + " must be " + plan.outputs()[o].dtype + ", C-contiguous and writeable.");

@@ -26,12 +26,10 @@ struct PyStreamState : StreamState {
 
 // A model's int64 is int32 in engines of TensorRT before 10.
 py::object narrowed(const TensorInfo& tensor, const py::handle& value) {
-    const auto array = py::array::ensure(value);
-    if (!array || tensor.dtype != "int32" || array.dtype().kind() != 'i' ||
-        array.dtype().itemsize() != sizeof(std::int64_t)) {
-        return py::reinterpret_borrow<py::object>(value);
+    const py::array array = host_array(value, "State", tensor.name);
+    if (tensor.dtype != "int32" || array.dtype().kind() != 'i' || array.dtype().itemsize() != sizeof(std::int64_t)) {
+        return array;
     }
-    require_native_order(array.dtype(), "State '" + tensor.name + "'");
     using Limits = std::numeric_limits<std::int32_t>;
     if (array.size() > 0 && (array.attr("min")().cast<std::int64_t>() < Limits::min() ||
                              array.attr("max")().cast<std::int64_t>() > Limits::max())) {

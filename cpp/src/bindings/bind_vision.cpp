@@ -1,6 +1,7 @@
 // The letterbox on the CPU and, where there are CUDA kernels, on the GPU.
 #include "bind_vision.hpp"
 
+#include "bind_host_array.hpp"
 #include "bind_words.hpp"
 #include "bindings.hpp"
 #include "trtw/error.hpp"
@@ -16,6 +17,7 @@
 
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <utility>
 
 namespace py = pybind11;
@@ -62,8 +64,11 @@ LetterboxSpec make_spec(LetterboxSpec spec, int height, int width) {
 }
 
 ImageView view_of(const py::array& array) {
+    const auto fits = [&](py::ssize_t axis) {
+        return array.shape(axis) > 0 && array.shape(axis) <= std::numeric_limits<int>::max();
+    };
     const bool is_image = py::isinstance<py::array_t<std::uint8_t>>(array) && array.ndim() == 3 &&
-                          array.shape(2) == 3 && array.shape(0) > 0 && array.shape(1) > 0;
+                          array.shape(2) == 3 && fits(0) && fits(1);
     if (!is_image) {
         throw UsageProblem("An image is a uint8 array of [height, width, 3] in BGR; got " +
                            py::str(array.dtype()).cast<std::string>() + " " +
@@ -79,7 +84,7 @@ py::array tight_pixels(const py::handle& value) {
         throw UsageProblem("An image is a numpy array, uint8 of [height, width, 3] in BGR; got " +
                            py::str(py::type::of(value)).cast<std::string>() + ".");
     }
-    auto array = py::reinterpret_borrow<py::array>(value);
+    py::array array = host_array(value, "An image");
     if (array.ndim() == 3 && (array.strides(2) != 1 || array.strides(1) != 3)) {
         array = array.attr("copy")("C");
     }

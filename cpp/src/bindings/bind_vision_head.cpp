@@ -1,4 +1,5 @@
 // What detectors' outputs say, on the CPU and, where there are CUDA kernels, on the GPU.
+#include "bind_host_array.hpp"
 #include "bind_vision.hpp"
 #include "bind_words.hpp"
 #include "trtw/error.hpp"
@@ -56,9 +57,9 @@ HeadSpec make_spec(HeadSpec spec, int height, int width, int items, int classes)
 
 /// Arrays in host memory as outputs of a call, without gaps.
 struct HostOutputs {
-    explicit HostOutputs(const std::vector<py::array>& given) {
-        for (const py::array& array : given) {
-            arrays.push_back(py::array::ensure(array, py::array::c_style));
+    explicit HostOutputs(const py::sequence& given) {
+        for (const py::handle value : given) {
+            const py::array array = arrays.emplace_back(host_array(value, "An output", {}, true));
             tensors.push_back({arrays.back().data(), py::str(array.dtype().attr("name")),
                                Shape(array.shape(), array.shape() + array.ndim())});
         }
@@ -68,7 +69,7 @@ struct HostOutputs {
     std::vector<HeadTensor> tensors;
 };
 
-py::list find_boxes_cpu(const HeadSpec& spec, const std::vector<py::array>& outputs) {
+py::list find_boxes_cpu(const HeadSpec& spec, const py::sequence& outputs) {
     const HostOutputs given{outputs};
     const std::vector<FoundBoxes> found = [&] {
         const py::gil_scoped_release unlocked;
@@ -99,7 +100,7 @@ std::vector<FoundBoxes> found_on_gpu(const HeadSpec& spec, std::vector<HeadTenso
     return head.found(static_cast<int>(tensors.at(static_cast<std::size_t>(spec.boxes[0])).shape.front()));
 }
 
-py::list find_boxes_gpu(const HeadSpec& spec, const std::vector<py::array>& outputs) {
+py::list find_boxes_gpu(const HeadSpec& spec, const py::sequence& outputs) {
     const HostOutputs given{outputs};
     const std::vector<FoundBoxes> found = [&] {
         const py::gil_scoped_release unlocked;

@@ -90,8 +90,7 @@ void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, cons
     check_inputs(inputs, call.inputs);
     const auto misfits = [&](const auto& entries) { return !entries.empty() && entries.size() != outputs; };
     const auto lacks = [&](const auto& flags) { return flags && flags->size() != outputs; };
-    if (lacks(call.to_host) || lacks(call.to_device) || misfits(call.at) || misfits(call.room) ||
-        misfits(call.into)) {
+    if (lacks(call.to_host) || lacks(call.to_device) || misfits(call.at) || misfits(call.room) || misfits(call.into)) {
         throw UsageProblem("The call's to_host, to_device, at, room or into lacks one entry for each of the engine's " +
                            std::to_string(outputs) + " outputs.");
     }

@@ -84,6 +84,9 @@ bool with_size(std::size_t size, Function&& function) {
 } // namespace
 
 bool is_contiguous(const Shape& shape, std::span<const std::int64_t> strides, std::size_t element_bytes) {
+    if (strides.size() != shape.size()) {
+        return false;
+    }
     if (volume(shape) == 0) {
         return true;
     }

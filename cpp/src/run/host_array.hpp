@@ -55,7 +55,8 @@ void copy_strided(void* target, const void* source, const Shape& shape, std::spa
 std::vector<std::byte> packed(const void* source, const Shape& shape, std::span<const std::int64_t> strides,
                               std::size_t element_bytes);
 
-/// Whether strides (in bytes) describe row-major memory without gaps; strides of dimensions of size 1 do not matter.
+/// Whether there is a stride (in bytes) for each dimension, and they describe row-major memory without gaps; those of
+/// dimensions of size 1 do not matter.
 bool is_contiguous(const Shape& shape, std::span<const std::int64_t> strides, std::size_t element_bytes);
 
 /// How many elements are NaN or infinite. `dtype` is "float32", "float64", "float16" or "bfloat16"; other types hold

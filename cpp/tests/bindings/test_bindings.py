@@ -77,11 +77,104 @@ def pool() -> Any:
             state=[native.StreamState("h", "h_next", initial=FOREIGN[:1])],
             batch_axes={"x": 0, "y": 0},
         ),
+        lambda: native.find_boxes_cpu(rows_head(), [FOREIGN]),
+        lambda: native.find_boxes_gpu(rows_head(), [FOREIGN]),
     ],
 )
 def test_foreign_byte_order_is_refused_wherever_an_array_is_taken(given: Callable[[], Any]) -> None:
     with pytest.raises(native.UsageProblem, match=r"foreign byte order \(>f4\); use .astype\('float32'\)"):
         given()
+
+
+ARRAY_TAKERS = {"count_nonfinite", "find_boxes_cpu", "find_boxes_gpu", "letterbox_cpu"}
+
+
+def test_every_function_that_takes_arrays_is_known_here() -> None:
+    """Those that take `object`, dictionaries of arrays, are the methods above."""
+    takers = set()
+    for name in dir(native):
+        signature = (getattr(native, name).__doc__ or "").partition("->")[0]
+        if not isinstance(getattr(native, name), type) and callable(getattr(native, name)):
+            takers |= {name} if "ndarray" in signature or "outputs" in signature or "image:" in signature else set()
+    assert takers == ARRAY_TAKERS
+
+
+def test_no_signature_has_a_type_of_cpp() -> None:
+    def signatures(owner: Any) -> list[str]:
+        members = [getattr(owner, name) for name in dir(owner)]
+        texts = [str(member.__doc__) for member in members if callable(member)]
+        return texts + [text for member in members if isinstance(member, type) for text in signatures_of(member)]
+
+    def signatures_of(cls: type) -> list[str]:
+        return [str(member.__doc__) for member in vars(cls).values() if callable(member)]
+
+    assert [text for text in signatures(native) if "::" in text] == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda array: twice().run({"x": array}),
+        lambda array: twice().submit({"x": array}),
+        lambda array: pool().push([1], {"x": array}),
+        lambda array: native.find_boxes_cpu(rows_head(), [array]),
+        lambda array: native.letterbox_cpu(array.astype(np.uint8), native.LetterboxSpec(4, 4)),
+    ],
+)
+def test_masked_values_are_refused(given: Callable[[Any], Any]) -> None:
+    with pytest.raises(native.UsageProblem, match=r"masked values; pass .filled\(\)"):
+        given(np.ma.array(X, mask=[1, 0, 0, 0]))
+
+
+def test_an_array_without_masked_values_is_taken() -> None:
+    assert twice().run({"x": np.ma.array(X)})["y"].tolist() == (2 * X + 1).tolist()
+
+
+class Unreadable:
+    """As a tensor of PyTorch that requires a gradient, or holds bfloat16."""
+
+    def __array__(self, *_args: Any, **_named: Any) -> Any:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+def test_what_numpy_cannot_read_is_told_with_the_reason() -> None:
+    with pytest.raises(
+        native.UsageProblem, match="Input 'x' is a Unreadable that numpy cannot read: Got unsupported ScalarType"
+    ):
+        twice().run({"x": Unreadable()})
+
+
+DESCRIPTIONS = {
+    "short strides": ({"strides": ()}, "gaps or not in row-major order"),
+    "long strides": ({"strides": (4, 4)}, "gaps or not in row-major order"),
+    "a mask": ({"mask": X}, "has a mask"),
+    "negative sizes": ({"shape": (-2, -2)}, "negative size"),
+}
+
+
+@pytest.mark.parametrize("case", DESCRIPTIONS)
+def test_descriptions_of_device_arrays_that_make_no_sense_are_refused(case: str) -> None:
+    changed, words = DESCRIPTIONS[case]
+    y = twice().run({"x": X}, device_outputs=True)["y"]
+    given = type("Array", (), {"__cuda_array_interface__": {**y.__cuda_array_interface__, **changed}})()
+    with pytest.raises(native.UsageProblem, match=words):
+        twice().run({"x": given})
+
+
+def test_images_with_sides_beyond_32_bits_are_refused() -> None:
+    huge = np.lib.stride_tricks.as_strided(np.zeros((8, 4, 3), np.uint8), (2**32 + 5, 4, 3), (0, 3, 1))
+    wide = np.lib.stride_tricks.as_strided(np.zeros((1, 4, 3), np.uint8), (1, 800_000_000, 3), (0, 3, 1))
+    for image in (huge, wide):
+        with pytest.raises(native.UsageProblem, match=r"image"):
+            native.letterbox_cpu(image, native.LetterboxSpec(4, 4))
+    with pytest.raises(native.UsageProblem, match="An image is a uint8 array"):
+        native.ImageBatch([huge], native.LetterboxSpec(4, 4))
+
+
+def test_a_step_that_wraps_the_count_of_bytes_is_refused() -> None:
+    spec = native.HeadSpec(64, 64, 4, 1, boxes=(0, 0, 4, 1), scores=(0, 0, 2**62 + 2**40, 0), conf=0.1)
+    with pytest.raises(native.UsageProblem, match="do not lie as its head says"):
+        native.find_boxes_cpu(spec, [np.zeros((1, 4, 4), np.float32)])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -232,6 +325,84 @@ def test_ctrl_c_ends_a_wait(action: str) -> None:
     signal.signal(signal.SIGINT, before)
     caller.join(10)
     runner.close()
+
+
+class Interrupted:
+    """A `with` block in which the main thread is interrupted after some time, and must be out of it soon after."""
+
+    def __enter__(self) -> None:
+        self.before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.begin = time.monotonic()
+        self.timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+        self.timer.start()
+
+    def __exit__(self, kind: Any, *_rest: Any) -> bool:
+        self.timer.join()
+        signal.signal(signal.SIGINT, self.before)
+        assert kind is KeyboardInterrupt
+        assert time.monotonic() - self.begin < 3
+        return True
+
+
+@pytest.mark.parametrize("how", ["run", "out", "submit", "wait", "detector"])
+@pytest.mark.parametrize("spin", [True, False])
+def test_ctrl_c_ends_a_long_call_which_then_ends_by_itself(how: str, spin: bool) -> None:
+    options = native.RunnerOptions(spin=spin)
+    runner, detector = (
+        native.Runner(native.Engine.twice(), options),
+        native.Detector(native.Engine.twice(), rows_head(), options),
+    )
+    held, out = native.HeldDevice(), np.zeros(4, np.float32)
+    calls: dict[str, Callable[[], Any]] = {
+        "run": lambda: runner.run({"x": X}),
+        "out": lambda: runner.run({"x": X}, out={"y": out}),
+        "submit": lambda: runner.submit({"x": X}).result(),
+        "wait": lambda: runner.submit({"x": X}).wait(),
+        "detector": lambda: detector.run({"x": X}),
+    }
+    held.__enter__()
+    release = threading.Timer(2, held.__exit__, [None, None, None])
+    release.start()
+    with Interrupted():
+        calls[how]()
+    release.join()
+    for first in range(3):
+        assert runner.run({"x": X + first})["y"].tolist() == (2 * (X + first) + 1).tolist()
+        assert detector.run({"x": X + first}, outputs=["y"])[1]["y"].tolist() == (2 * (X + first) + 1).tolist()
+    runner.close()
+    detector.close()
+
+
+@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize("how", ["measure", "bench"])
+def test_ctrl_c_ends_a_measurement(how: str, threads: bool) -> None:
+    options = native.BenchOptions(iterations=1, duration_s=20, warmup_ms=0, threads=threads, streams=2)
+    runner = twice()
+    with Interrupted():
+        runner.measure({"x": X}, options) if how == "measure" else native.bench(
+            native.Engine.twice(), {"x": X}, options
+        )
+    assert runner.run({"x": X})["y"].tolist() == (2 * X + 1).tolist()
+
+
+def test_a_handler_that_closes_the_runner_of_the_call_it_interrupts_does_not_wait_for_that() -> None:
+    runner, held, closed = twice(), native.HeldDevice(), []
+
+    def close(*_: Any) -> None:
+        runner.close()
+        closed.append(time.monotonic())
+
+    before = signal.signal(signal.SIGALRM, close)
+    held.__enter__()
+    release = threading.Timer(1, held.__exit__, [None, None, None])
+    release.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    assert runner.run({"x": X})["y"].tolist() == (2 * X + 1).tolist()
+    release.join()
+    signal.signal(signal.SIGALRM, before)
+    assert closed
+    with pytest.raises(native.UsageProblem, match="closed"):
+        runner.run({"x": X})
 
 
 def test_threads_that_run_submit_and_give_up() -> None:

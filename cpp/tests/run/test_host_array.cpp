@@ -123,6 +123,13 @@ TEST_CASE("contiguity is told as numpy tells it") {
     CHECK(is_contiguous({}, Strides{}, 4));
 }
 
+TEST_CASE("strides that lack a dimension describe nothing") {
+    const std::vector<std::int64_t> none;
+    CHECK_FALSE(trtw::is_contiguous({4}, none, 4));
+    CHECK_FALSE(trtw::is_contiguous({0, 4}, std::vector<std::int64_t>{4}, 4));
+    CHECK(trtw::is_contiguous({}, none, 4));
+}
+
 TEST_CASE("NaN and infinity are counted in every float") {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     constexpr float infinite = std::numeric_limits<float>::infinity();

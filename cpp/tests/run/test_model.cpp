@@ -185,8 +185,7 @@ private:
         given.push_back(draw(2) == 0 ? on_host(size) : on_device(size, reader));
         do { // of one length
             given.resize(1);
-            given.push_back(draw(2) == 0 ? on_host(given[0].values.size())
-                                         : on_device(given[0].values.size(), reader));
+            given.push_back(draw(2) == 0 ? on_host(given[0].values.size()) : on_device(given[0].values.size(), reader));
         } while (given[0].values.size() != given[1].values.size());
         return given;
     }
