@@ -87,12 +87,12 @@ def test_options_reach_the_provider_by_its_own_names(tmp_path: Path) -> None:
         {
             "device_id": "1",
             "gpu_mem_limit": "1073741824",
-            "prefer_nhwc": "1",
-            "use_tf32": "1",
-            "enable_cuda_graph": "1",
+            "prefer_nhwc": "True",
+            "use_tf32": "True",
+            "enable_cuda_graph": "True",
         },
     )
-    assert OrtCudaBackend().request(model, SessionOptions()).providers[0][1]["use_tf32"] == "0"
+    assert OrtCudaBackend().request(model, SessionOptions()).providers[0][1]["use_tf32"] == "False"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_options_reach_the_provider_and_only_it_is_accepted(model: Path) -> None
     assert [name for name, _ in made.providers] == [RTX_PROVIDER, "CPUExecutionProvider"]
     assert made.accepted == (RTX_PROVIDER,)
     assert made.providers[0][1].keys() == PROVIDER_OPTIONS.keys()
-    assert made.providers[0][1]["enable_cuda_graph"] == "1"
+    assert made.providers[0][1]["enable_cuda_graph"] == "True"
     assert made.providers[0][1]["nv_profile_max_shapes"] == "x:8x4"
 
 

@@ -54,8 +54,8 @@ def test_providers_in_order_and_only_tensorrt_accepted(model: Path) -> None:
     assert options["trt_min_subgraph_size"] == "3"
     assert options["trt_op_types_to_exclude"] == "TopK,NonZero"
     assert options["trt_profile_max_shapes"] == "x:8x4"
-    assert options["trt_cuda_graph_enable"] == "0"
-    assert made.providers[1][1] == {"device_id": "0", "use_tf32": "0"}
+    assert options["trt_cuda_graph_enable"] == "False"
+    assert made.providers[1][1] == {"device_id": "0", "use_tf32": "False"}
 
 
 def test_every_option_reaches_the_provider(model: Path) -> None:
@@ -70,7 +70,7 @@ def test_every_option_reaches_the_provider(model: Path) -> None:
 @pytest.mark.parametrize(("precision", "flag"), [("fp16", "trt_fp16_enable"), ("bf16", "trt_bf16_enable")])
 def test_precision_is_a_flag_up_to_tensorrt_10(model: Path, precision: str, flag: str) -> None:
     made = plan(model, precision)
-    assert made.providers[0][1][flag] == "1"
+    assert made.providers[0][1][flag] == "True"
     assert made.model.path == model
     assert precision in made.provenance["how"]
 
@@ -99,7 +99,7 @@ def test_a_converted_file_that_changed_is_made_anew(model: Path, tmp_path: Path,
 def test_one_cache_folder_for_everything_that_changes_an_engine(model: Path, tmp_path: Path, output: Path) -> None:
     def folder(made: LoadRequest) -> str:
         options = made.providers[0][1]
-        assert options["trt_engine_cache_enable"] == options["trt_timing_cache_enable"] == "1"
+        assert options["trt_engine_cache_enable"] == options["trt_timing_cache_enable"] == "True"
         assert options["trt_engine_cache_path"] == options["trt_timing_cache_path"]
         assert Path(options["trt_engine_cache_path"]).parent == output / "ort-trt"
         return options["trt_engine_cache_path"]

@@ -11,7 +11,7 @@ from trt_workbench.backends.extra_options import Option
 from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER
-from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_options
 from trt_workbench.backends.ort.libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.core.settings import parts
@@ -73,8 +73,8 @@ class OrtCudaBackend(OrtBackend):
         opened = Model.open(model)
         refuse_formats(self.name, opened, ("bf16",))
         loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
-        provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}
-        provider |= {"use_tf32": provider_text(options.tf32), "enable_cuda_graph": provider_text(extra["cuda_graph"])}
+        provider = provider_options(CUDA_OPTIONS, extra)
+        provider |= {"use_tf32": str(options.tf32), "enable_cuda_graph": str(extra["cuda_graph"])}
         return LoadRequest(
             backend=self.name,
             model=loaded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions
@@ -42,9 +42,12 @@ SESSION_OPTIONS: Mapping[str, Option] = {
 }
 
 
-def provider_text(value: Any) -> str:
-    """Return an option's value as ONNX Runtime reads it: True is "1"."""
-    return str(int(value)) if isinstance(value, bool) else str(value)
+def provider_options(names: Iterable[str], extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return those options of `extra` that have a value, as ONNX Runtime's parsers read them.
+
+    A boolean is True or False: TensorRT's provider takes no other word, the others take 1 and 0 as well.
+    """
+    return {name: str(extra[name]) for name in names if extra[name] is not None}
 
 
 def checked_options(backend: str, table: Mapping[str, Option], options: SessionOptions) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precisio
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts, session_config, translated
 from trt_workbench.backends.ort.cpu import OrtCpuBackend, OrtCpuSession
-from trt_workbench.backends.ort.gpu import provider_text, shape_keys
+from trt_workbench.backends.ort.gpu import provider_options, shape_keys
 from trt_workbench.backends.ort.partitions import RECORD_ENTRY, check_assignment, read_assignment
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.counts import counted
@@ -127,7 +127,7 @@ class OrtRtxBackend(Backend):
         keep = parts(extra["keep_fp32"])
         opened = Model.open(model)
         loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
-        provider = {name: provider_text(extra[name]) for name in PROVIDER_OPTIONS if extra[name] is not None}
+        provider = provider_options(PROVIDER_OPTIONS, extra)
         if options.shapes and not any(extra[name] for name in _SHAPES):
             provider |= _ranges(options.shapes)
         return LoadRequest(

@@ -13,7 +13,7 @@ from trt_workbench.backends.extra_options import Option
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
-from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_options
 from trt_workbench.backends.ort.libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem
@@ -146,16 +146,16 @@ class OrtTrtBackend(OrtBackend):
         loaded, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()
-        provider = {name: provider_text(extra[name]) for name in TRT_OPTIONS if extra[name] is not None}
+        provider = provider_options(TRT_OPTIONS, extra)
         if extra["trt_cuda_graph_enable"] is None:
-            provider["trt_cuda_graph_enable"] = provider_text(extra["cuda_graph"])
+            provider["trt_cuda_graph_enable"] = str(extra["cuda_graph"])
         digest = _cache_key(opened, provider, options, versions or {})
         folder = cache_root() / "ort-trt" / digest
         if extra["trt_engine_cache_enable"]:
             provider.setdefault("trt_engine_cache_path", str(folder))
         if extra["trt_timing_cache_enable"]:
             provider.setdefault("trt_timing_cache_path", str(folder))
-        cuda = {"device_id": provider["device_id"], "use_tf32": provider_text(options.tf32)}
+        cuda = {"device_id": provider["device_id"], "use_tf32": str(options.tf32)}
         return LoadRequest(
             backend=self.name,
             model=loaded,
@@ -200,7 +200,7 @@ class OrtTrtBackend(OrtBackend):
         if asked == "fp32" or get(asked).is_quantised or tensorrt >= _TYPED_FROM:
             loaded, record = model_in_precision(self.name, model, asked, keep_fp32=parts(extra["keep_fp32"]))
         else:
-            loaded, record = model, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
+            loaded, record = model, {"precision": asked, "how": f"{flag}=True: TensorRT may choose {asked} or fp32"}
         if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
             extra[flag] = True
         if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
