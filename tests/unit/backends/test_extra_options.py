@@ -10,7 +10,7 @@ from trt_workbench.core.errors import UsageProblem
 
 TABLE = {
     "device_id": Option(int, default=0, minimum=0),
-    "limit": Option(int, minimum=1),
+    "limit": Option(int, minimum=1, maximum=4096),
     "graph": Option(bool, default=False),
     "mode": Option(("fast", "small"), default="fast"),
     "folder": Option(Path),
@@ -43,6 +43,7 @@ def test_defaults_and_values_as_a_command_line_gives_them() -> None:
         {"device_id": 1.5},
         {"device_id": True},
         {"limit": "many"},
+        {"limit": 4097},
         {"graph": 1},
         {"mode": "slow"},
         {"folder": 3},

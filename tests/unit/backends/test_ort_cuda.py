@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,11 +144,14 @@ def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(tmp_path: Path, output: 
     assert as_is.provenance["precision"] == "as exported"
 
 
+# As onnxruntime-gpu 1.31.1 says it; tests/stand_ins asks the library itself.
 REFUSED = (
     "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc:63 static [ONNXRuntimeError] : "
     '1 : FAIL : provider_options_utils.h:187 Parse Failed to parse provider option "{}": {}'
 )
 ABSENT = "provider_info.cc:71 operator() Invalid device ID: 63, must be between 0 (inclusive) and {} (exclusive)."
+NO_VALUE = 'parse_string.h:116 ParseStringWithClassicLocale Failed to parse value: "0"'
+WORDS = "[ERROR] [TensorRT] The value for the key 'prefer_nhwc' should be 'True' or 'False'. Default is 'False'.\n"
 
 
 @pytest.mark.parametrize(
@@ -155,8 +159,11 @@ ABSENT = "provider_info.cc:71 operator() Invalid device ID: 63, must be between 
     [
         (RuntimeError(REFUSED.format("device_id", ABSENT.format(1))), UsageProblem, "device_id=63 .* sees only GPU 0"),
         (RuntimeError(REFUSED.format("device_id", ABSENT.format(4))), UsageProblem, "device_id=63 .* sees GPUs 0 to 3"),
-        (RuntimeError(REFUSED.format("device_id", ABSENT.format(0))), UsageProblem, "device_id=63 .* sees no GPU"),
-        (RuntimeError(REFUSED.format("gpu_mem_limit", "no number")), UsageProblem, r"gpu_mem_limit \(no number\)"),
+        (RuntimeError(REFUSED.format("device_id", ABSENT.format(0))), UsageProblem, "device_id=63 .* sees no such GPU"),
+        (RuntimeError("CUDA failure 101: invalid device ordinal ;"), UsageProblem, "device_id=63 .* sees no such GPU"),
+        (RuntimeError(REFUSED.format("gpu_mem_limit", NO_VALUE)), UsageProblem, r"gpu_mem_limit=7 \(of another type\)"),
+        (RuntimeError(WORDS), UsageProblem, r"prefer_nhwc=maybe \(should be 'True' or 'False'\. Default .* 'False'\):"),
+        (RuntimeError('Parse Unknown provider option: "use_tf32".'), UsageProblem, r"onnxruntime \S+ has .* use_tf32:"),
         (RuntimeError("CUDA failure 100: no CUDA-capable device is detected"), DeviceFailure, "device failed"),
         (RuntimeError("something else"), RuntimeError, "^something else$"),
     ],
@@ -170,5 +177,6 @@ def test_what_a_provider_says_when_it_starts_is_translated(
         raise error
 
     monkeypatch.setattr(ort, "InferenceSession", refuse)
+    given = {"device_id": "63", "gpu_mem_limit": "7", "prefer_nhwc": "maybe"}
     with pytest.raises(raised, match=text):
-        load_gpu_session(cpu_plan(model, CPU), SessionOptions())
+        load_gpu_session(dataclasses.replace(cpu_plan(model, CPU), providers=((CPU, given),)), SessionOptions())

@@ -11,7 +11,7 @@ from tests.unit.backends.small_models import linear
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import LoadRequest
-from trt_workbench.backends.ort.trt import LEFT_OUT, TRT_OPTIONS, OrtTrtBackend
+from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -56,15 +56,6 @@ def test_providers_in_order_and_only_tensorrt_accepted(model: Path) -> None:
     assert options["trt_profile_max_shapes"] == "x:8x4"
     assert options["trt_cuda_graph_enable"] == "False"
     assert made.providers[1][1] == {"device_id": "0", "use_tf32": "False"}
-
-
-def test_every_option_reaches_the_provider(model: Path) -> None:
-    values = {bool: True, int: 1, str: "words"}
-    given = {name: values[option.kind] for name, option in TRT_OPTIONS.items() if isinstance(option.kind, type)}
-    given |= SHAPES
-    made = plan(model, precision="fp16", **given)
-    assert made.providers[0][1].keys() == TRT_OPTIONS.keys()
-    assert not LEFT_OUT & TRT_OPTIONS.keys()
 
 
 @pytest.mark.parametrize(("precision", "flag"), [("fp16", "trt_fp16_enable"), ("bf16", "trt_bf16_enable")])

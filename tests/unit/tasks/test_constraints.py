@@ -55,4 +55,5 @@ def test_environments_with_cuda_and_other_pythons_have_none() -> None:
         "dev-llm",
         "llm",
         "mutation",
+        "stand-ins",
     }

@@ -10,6 +10,8 @@ from typing import Any
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 
 _WORDS = {"true": True, "false": False}
+# The largest values of the types of C++ that runtimes read numbers into.
+INT16, INT32, SIZE = 2**15 - 1, 2**31 - 1, 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,14 @@ class Option:
         kind: bool, int, float, str, Path, dict for names by name, or the tuple of words that it may be.
         default: its value where none is given; None leaves it to the runtime.
         minimum: the smallest number allowed.
+        maximum: the largest one.
         help: what it does, in one sentence.
     """
 
     kind: type | tuple[str, ...]
     default: Any = None
     minimum: float | None = None
+    maximum: float | None = None
     help: str = ""
 
 
@@ -50,9 +54,12 @@ def _checked(backend: str, name: str, option: Option, value: Any) -> Any:
     if value is None and option.default is None:
         return None
     converted = _converted(option.kind, value)
-    if converted is None or (option.minimum is not None and converted < option.minimum):
-        floor = "" if option.minimum is None else f", at least {option.minimum:g}"
-        raise UsageProblem(f"Option {name} of backend {backend} must be {_wording(option.kind)}{floor}, not {value!r}.")
+    low, high = option.minimum, option.maximum
+    if converted is None or (low is not None and converted < low) or (high is not None and converted > high):
+        floor = "" if low is None else f", at least {low:g}"
+        ceiling = "" if high is None else f", at most {high}"
+        allowed = f"{_wording(option.kind)}{floor}{ceiling}"
+        raise UsageProblem(f"Option {name} of backend {backend} must be {allowed}, not {value!r}.")
     return converted
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
@@ -40,11 +43,16 @@ _DTYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 
-# A provider reports an option that it does not take by the text of a plain RuntimeError.
-_REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
+# A provider reports an option that it does not take by the text of a plain RuntimeError: one that every version of it
+# has, and one that another version has.
+_REFUSED_OPTION = re.compile(
+    r"""(?:Failed to parse provider option "|The value for the key ')(\w+)(?:":|') """
+    r"(?:\S+\.\w+:\d+ \S+ )?(?:Failed to parse value|(.*))"
+)
+_UNKNOWN_OPTION = re.compile(r'(?:Unknown provider|Invalid TensorRT EP) option: "?(\w+)')
 _NO_KERNEL = re.compile("kernel for (com.microsoft.)?(QLinear|QGemm|MatMulInteger|ConvInteger)")
 _SHARED_WEIGHT = "AddInitializedOrtValue Attempt to replace the existing tensor"
-_ABSENT_DEVICE = re.compile(r"Invalid device ID: (-?\d+), must be between 0 \(inclusive\) and (\d+) \(exclusive\)")
+_ABSENT_DEVICE = re.compile(r"Invalid device ID: .* and (\d+) \(exclusive\)|invalid device ordinal")
 
 
 def too_old(version: str) -> str:
@@ -159,19 +167,32 @@ def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:
     return TensorSpec(node.name, _DTYPES[kind], shape)
 
 
-def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
-    """Return the error to raise instead of one of ONNX Runtime's, None for errors of other origin."""
+def translated(
+    error: Exception, what: str, model: Path, given: Mapping[str, str] = MappingProxyType({})
+) -> WorkbenchError | None:
+    """Return the error to raise instead of one of ONNX Runtime's, None for errors of other origin.
+
+    Args:
+        error: as it was raised.
+        what: was tried, for the message.
+        model: the file, for the message.
+        given: options of the provider, by their names.
+    """
     text = " ".join(str(error).split())
+    if absent := _ABSENT_DEVICE.search(text):
+        count = int(absent[1] or 0)
+        seen = f"GPUs 0 to {count - 1}" if count > 1 else "only GPU 0" if count else "no such GPU"
+        return UsageProblem(
+            f"{what}: the option device_id={given.get('device_id')} was given, but ONNX Runtime sees {seen}: {model}"
+        )
     if kind := device_error(error):
         return kind(f"{device_message(kind, what, text)}: {model}")
-    if absent := _ABSENT_DEVICE.search(text):
-        count = int(absent[2])
-        seen = f"GPUs 0 to {count - 1}" if count > 1 else "only GPU 0" if count else "no GPU"
-        return UsageProblem(
-            f"{what}: the option device_id={absent[1]} was given, but ONNX Runtime sees {seen}: {model}"
-        )
     if refused := _REFUSED_OPTION.search(text):
-        return UsageProblem(f"{what}: its provider does not accept the option {refused[1]} ({refused[2]}): {model}")
+        name, why = refused[1], (refused[2] or "of another type").rstrip(".")
+        return UsageProblem(f"{what}: its provider does not accept {name}={given.get(name)} ({why}): {model}")
+    if unknown := _UNKNOWN_OPTION.search(text):
+        version = import_module("onnxruntime").__version__
+        return UsageProblem(f"{what}: its provider in onnxruntime {version} has no option {unknown[1]}: {model}")
     # a bound run raises plain RuntimeErrors
     if type(error).__module__.startswith("onnxruntime") or text.startswith("Error in execution"):
         return UsageProblem(f"{what} ({text}): {model}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from trt_workbench.backends.base import Availability, Session, SessionOptions
-from trt_workbench.backends.extra_options import Option
+from trt_workbench.backends.extra_options import INT16, INT32, SIZE, Option
 from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER
@@ -19,8 +19,8 @@ from trt_workbench.core.settings import parts
 # The names are ONNX Runtime's; None means its own default. `use_tf32` and `enable_cuda_graph` follow from
 # the session's options.
 CUDA_OPTIONS: Mapping[str, Option] = {
-    "device_id": Option(int, default=0, minimum=0, help="Index of the GPU."),
-    "gpu_mem_limit": Option(int, minimum=1, help="Largest size of the arena in bytes."),
+    "device_id": Option(int, default=0, minimum=0, maximum=INT16, help="Index of the GPU."),
+    "gpu_mem_limit": Option(int, minimum=1, maximum=SIZE, help="Largest size of the arena in bytes."),
     "arena_extend_strategy": Option(("kNextPowerOfTwo", "kSameAsRequested"), help="How the arena grows."),
     "cudnn_conv_algo_search": Option(("EXHAUSTIVE", "HEURISTIC", "DEFAULT"), help="How cuDNN chooses an algorithm."),
     "cudnn_conv_use_max_workspace": Option(bool, help="Let cuDNN use as much workspace as it needs."),
@@ -29,10 +29,12 @@ CUDA_OPTIONS: Mapping[str, Option] = {
     "enable_skip_layer_norm_strict_mode": Option(bool, help="Accumulate SkipLayerNormalization in fp32."),
     "fuse_conv_bias": Option(bool, help="Fuse the bias into convolutions."),
     "prefer_nhwc": Option(bool, help="Use channels-last kernels."),
-    "sdpa_kernel": Option(int, minimum=0, help="Bit mask of the attention kernels allowed."),
+    "sdpa_kernel": Option(int, minimum=0, maximum=INT32, help="Bit mask of the attention kernels allowed."),
     "tunable_op_enable": Option(bool, help="Use tuned operators."),
     "tunable_op_tuning_enable": Option(bool, help="Tune operators while running."),
-    "tunable_op_max_tuning_duration_ms": Option(int, minimum=0, help="Longest tuning of one operator, in ms."),
+    "tunable_op_max_tuning_duration_ms": Option(
+        int, minimum=0, maximum=INT32, help="Longest tuning of one operator, in ms."
+    ),
     "use_ep_level_unified_stream": Option(bool, help="One stream for the whole provider."),
 }
 

@@ -153,7 +153,7 @@ def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSessio
         session = ort.InferenceSession(request.model.path, config, providers=list(request.providers), enable_fallback=0)
     except Exception as error:
         what = f"ONNX Runtime cannot load the model on {names[0]}"
-        if problem := translated(error, what, request.source.path):
+        if problem := translated(error, what, request.source.path, request.providers[0][1]):
             raise problem from error
         raise
     missing = [name for name in names if name not in session.get_providers()]

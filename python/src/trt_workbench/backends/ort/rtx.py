@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.extra_options import INT32, SIZE, Option, checked_extra
 from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts, session_config, translated
@@ -37,8 +37,8 @@ _FROM = (12, 0)
 _SHAPES = ("nv_profile_min_shapes", "nv_profile_opt_shapes", "nv_profile_max_shapes")
 PROVIDER_OPTIONS: Mapping[str, Option] = {
     "enable_cuda_graph": Option(bool, help="Capture and replay a CUDA graph; shapes must be fixed."),
-    "nv_max_workspace_size": Option(int, minimum=0, help="Largest workspace in bytes."),
-    "nv_max_shared_mem_size": Option(int, minimum=0, help="Largest shared memory of a kernel in bytes."),
+    "nv_max_workspace_size": Option(int, minimum=0, maximum=SIZE, help="Largest workspace in bytes."),
+    "nv_max_shared_mem_size": Option(int, minimum=0, maximum=SIZE, help="Largest shared memory of a kernel in bytes."),
     "nv_dump_subgraphs": Option(bool, help="Write the subgraphs that it takes into the current folder."),
     "nv_detailed_build_log": Option(bool, help="Log the build in detail."),
     **{name: Option(str, help="input:1x3x640x640;other:1x77, for ranges of shapes.") for name in _SHAPES},
@@ -51,7 +51,9 @@ PROVIDER_OPTIONS: Mapping[str, Option] = {
     "nv_profiling_output_file": Option(str, help="File for these times."),
     "nv_use_sync_gpu_allocator": Option(bool, help="Allocate with cudaMalloc."),
     "nv_persistent_context_memory": Option(bool, help="Keep a context's memory between runs."),
-    "nv_multi_rotary_cache_concat_offset": Option(int, minimum=0, help="Token at which the long rotary cache begins."),
+    "nv_multi_rotary_cache_concat_offset": Option(
+        int, minimum=0, maximum=INT32, help="Token at which the long rotary cache begins."
+    ),
     "nv_weight_stripped_engine_enable_experimental": Option(bool, help="Engines without weights."),
 }
 # Addresses in memory, and the compilation for a card that is not here (`check-target`).
@@ -162,9 +164,9 @@ class OrtRtxBackend(Backend):
         config.add_session_config_entry(RECORD_ENTRY, "1")
         config.add_provider_for_devices([_device(ort, extra["device_id"])], provider)
         try:
-            session = ort.InferenceSession(request.model.path, config)
+            session = ort.InferenceSession(request.model.path, config, enable_fallback=0)
         except Exception as error:
-            if problem := translated(error, f"ONNX Runtime cannot load the model on {RTX_PROVIDER}", model):
+            if problem := translated(error, f"ONNX Runtime cannot load the model on {RTX_PROVIDER}", model, provider):
                 raise problem from error
             raise
         request.model.require_unchanged()

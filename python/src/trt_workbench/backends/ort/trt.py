@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Session, SessionOptions
-from trt_workbench.backends.extra_options import Option
+from trt_workbench.backends.extra_options import INT16, INT32, SIZE, Option
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
@@ -24,17 +24,22 @@ from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.tensorrt import decode_version
 
 # Left out on purpose: trt_onnx_bytestream* and trt_external_data_bytestream* (addresses in memory),
-# trt_engine_decryption_* (loads a library that is handed every engine) and user_compute_stream.
+# trt_engine_decryption_* (loads a library that is handed every engine), user_compute_stream, and
+# trt_load_user_initializer, which ONNX Runtime's binding refuses.
 # trt_engine_cache_enable, trt_engine_cache_path, trt_timing_cache_enable and trt_timing_cache_path have defaults here
 # that ONNX Runtime does not: one folder for everything that can change an engine.
 TRT_OPTIONS: Mapping[str, Option] = {
-    "device_id": Option(int, default=0, minimum=0, help="Index of the GPU."),
+    "device_id": Option(int, default=0, minimum=0, maximum=INT16, help="Index of the GPU."),
     "trt_max_partition_iterations": Option(
-        int, minimum=1, help="Largest number of attempts at partitioning the graph."
+        int, minimum=1, maximum=INT32, help="Largest number of attempts at partitioning the graph."
     ),
-    "trt_min_subgraph_size": Option(int, minimum=1, help="Fewest nodes of a subgraph given to TensorRT."),
+    "trt_min_subgraph_size": Option(
+        int, minimum=1, maximum=INT32, help="Fewest nodes of a subgraph given to TensorRT."
+    ),
     "trt_op_types_to_exclude": Option(str, help="Operators kept from TensorRT, separated by commas."),
-    "trt_max_workspace_size": Option(int, minimum=1, help="Largest workspace in bytes; by default all the memory."),
+    "trt_max_workspace_size": Option(
+        int, minimum=1, maximum=SIZE, help="Largest workspace in bytes; by default all the memory."
+    ),
     "trt_fp16_enable": Option(bool, help="Allow fp16 tactics; follows the precision by default."),
     "trt_bf16_enable": Option(bool, help="Allow bf16 tactics; follows the precision by default."),
     "trt_int8_enable": Option(bool, help="Allow int8 tactics; follows the precision by default."),
@@ -42,25 +47,24 @@ TRT_OPTIONS: Mapping[str, Option] = {
     "trt_int8_use_native_calibration_table": Option(bool, help="The table is TensorRT's own, not ONNX Runtime's."),
     "trt_layer_norm_fp32_fallback": Option(bool, help="Keep Pow and Reduce of layer normalisation in fp32."),
     "trt_dla_enable": Option(bool, help="Use the deep-learning accelerator of a Jetson."),
-    "trt_dla_core": Option(int, minimum=0, help="Index of the accelerator."),
+    "trt_dla_core": Option(int, minimum=0, maximum=INT32, help="Index of the accelerator."),
     "trt_engine_cache_enable": Option(bool, default=True, help="Keep engines between processes."),
     "trt_engine_cache_path": Option(str, help="Folder of the engines; one per hash of all inputs by default."),
     "trt_engine_cache_prefix": Option(str, help="Prefix of the engines' file names."),
     "trt_engine_hw_compatible": Option(bool, help="Engines for every GPU from Ampere on; slower."),
     "trt_weight_stripped_engine_enable": Option(bool, help="Engines without weights, refitted at load."),
     "trt_onnx_model_folder_path": Option(str, help="Folder of the model that refits a stripped engine."),
-    "trt_load_user_initializer": Option(bool, help="Take initialisers from the application."),
     "trt_timing_cache_enable": Option(bool, default=True, help="Keep timings of tactics between builds."),
     "trt_timing_cache_path": Option(str, help="Folder of the timing cache; that of the engines by default."),
     "trt_force_timing_cache": Option(bool, help="Accept a timing cache of another GPU model."),
     "trt_force_sequential_engine_build": Option(bool, help="Build one engine at a time."),
     "trt_context_memory_sharing_enable": Option(bool, help="Subgraphs share their activation memory."),
-    "trt_builder_optimization_level": Option(int, minimum=0, help="0 (fast build) to 5 (most tactics)."),
+    "trt_builder_optimization_level": Option(int, minimum=0, maximum=5, help="0 (fast build) to 5 (most tactics)."),
     "trt_build_heuristics_enable": Option(bool, help="Choose tactics by heuristics; faster builds."),
     "trt_sparsity_enable": Option(bool, help="Use structured sparsity of weights."),
-    "trt_auxiliary_streams": Option(int, minimum=-1, help="Auxiliary streams; -1 lets TensorRT choose."),
+    "trt_auxiliary_streams": Option(int, minimum=-1, maximum=INT32, help="Auxiliary streams; -1 lets TensorRT choose."),
     "trt_tactic_sources": Option(str, help="Tactic sources to add or remove, such as -CUDNN,+CUBLAS."),
-    "trt_preview_features": Option(str, help="Preview features by name, separated by commas."),
+    "trt_preview_features": Option(("ALIASED_PLUGIN_IO_10_03",), help="A preview feature by name."),
     "trt_extra_plugin_lib_paths": Option(str, help="Plugin libraries, separated by semicolons; they are code."),
     "trt_profile_min_shapes": Option(str, help="Smallest shapes: input:1x3x640x640,… for every dynamic input."),
     "trt_profile_opt_shapes": Option(str, help="Shapes to optimise for."),
@@ -69,7 +73,9 @@ TRT_OPTIONS: Mapping[str, Option] = {
     "trt_dump_subgraphs": Option(bool, help="Write each subgraph as ONNX into the current folder."),
     "trt_dump_ep_context_model": Option(bool, help="Write an ONNX file that holds or names the engines."),
     "trt_ep_context_file_path": Option(str, help="Path of that file."),
-    "trt_ep_context_embed_mode": Option(int, minimum=0, help="1 embeds the engine in that file, 0 refers to it."),
+    "trt_ep_context_embed_mode": Option(
+        int, minimum=0, maximum=1, help="1 embeds the engine in that file, 0 refers to it."
+    ),
     "trt_detailed_build_log": Option(bool, help="Log each step of a build."),
 }
 
@@ -81,6 +87,7 @@ LEFT_OUT = frozenset(
         "trt_external_data_bytestream_size",
         "trt_engine_decryption_enable",
         "trt_engine_decryption_lib_path",
+        "trt_load_user_initializer",
     }
 )
 PROFILE_OPTIONS = ("trt_profile_min_shapes", "trt_profile_opt_shapes", "trt_profile_max_shapes")
