@@ -4,6 +4,7 @@ The model's only operator is one that no GPU provider has: a session holds the p
 the provider took stands in the session's record, as the provider reports it.
 """
 
+import ctypes
 import dataclasses
 import importlib
 import re
@@ -122,6 +123,17 @@ def test_tf32_is_taken(allowed: bool, model: Path) -> None:
         assert session.provenance["provider_options"]["use_tf32"] == str(int(allowed))
     # for the CUDA provider that takes what TensorRT leaves
     get_backend("ort-trt").load(model, options).close()
+
+
+def test_each_shape_has_a_cuda_graph_of_its_own(tmp_path: Path) -> None:
+    """By the setting gpu_graph_id of a run, which ONNX Runtime would not miss."""
+    model = write_onnx(tmp_path / "relu.onnx", "g (float[n,4] x) => (float[n,4] y) { y = Relu(x) }")
+    graphs = ctypes.c_int.in_dll(ctypes.CDLL(None), "stand_in_graphs")
+    before = graphs.value
+    with load("ort-cuda", model, cuda_graph=True) as session:
+        for rows in (2, 3, 2, 3, 2, 3):
+            session.run({"x": np.ones((rows, 4), np.float32)})
+    assert graphs.value - before == 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,22 @@ def test_threads_are_shared_between_the_runs(
     with OrtCpuBackend().load(model, SessionOptions(threads=threads, concurrency=concurrency)) as session:
         assert session.concurrency == concurrency
         assert session.provenance["intra_op_threads"] == each
+
+
+def test_idle_threads_poll_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "square.onnx", "g (float[256,256] x) => (float[256,256] y) { y = MatMul(x, x) }")
+    x = np.ones((256, 256), np.float32)
+
+    def busy_s(*, spinning: bool) -> float:
+        with OrtCpuBackend().load(model, SessionOptions(threads=2, extra={"allow_spinning": spinning})) as session:
+            session.run({"x": x})
+            before = time.process_time()
+            for _ in range(20):
+                session.run({"x": x})
+                time.sleep(0.01)
+            return time.process_time() - before
+
+    assert busy_s(spinning=True) > 2 * busy_s(spinning=False)
 
 
 def test_several_threads_may_run_at_once(model: Path) -> None:

@@ -1,6 +1,8 @@
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,9 +15,10 @@ from tests.unit.backends.test_ort_assignment import assignment_of
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import LoadRequest
+from trt_workbench.backends.ort.common import session_config
 from trt_workbench.backends.ort.gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
 from trt_workbench.backends.ort.partitions import AssignedGroup, Assignment
-from trt_workbench.backends.ort.rewrites import assigned_graph
+from trt_workbench.backends.ort.rewrites import assigned_graph, optimised_model
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import operator_name
@@ -104,3 +107,39 @@ def test_shape_nodes_of_language_models_are_known_by_the_runtimes_names(
     embeddings = {key for key in written if key[0] == "Gather" and key not in keys}
     assert embeddings
     assert not {key for key in keys if key[0] in {"Gemm", "LayerNormalization", "Softmax"}}
+
+
+def wide(path: Path, size: int) -> Path:
+    weights = {"w": np.ones((size, size), np.float32)}
+    return write_onnx(path, f"g (float[1,{size}] x) => (float[1,{size}] y) {{ y = MatMul(x, w) }}", weights)
+
+
+def test_a_graph_is_read_without_its_weights(tmp_path: Path) -> None:
+    model = wide(tmp_path / "m.onnx", 16)  # of 1 KiB
+    read = optimised_model(ort, "all", lambda config: ort.InferenceSession(model, config, providers=[CPU]))
+    assert read is not None
+    assert [weight.data_location for weight in read.graph.initializer] == [onnx.TensorProto.EXTERNAL]
+
+
+def _peak_bytes(model: Path, read: bool) -> int:
+    """Return how far the memory of a fresh process grows while it makes a session, to read the graph or to run it."""
+
+    def memory(name: str) -> int:
+        return 1024 * int(re.findall(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[0])
+
+    def load(config: ort.SessionOptions) -> None:
+        ort.InferenceSession(model, config, providers=[CPU])
+
+    before = memory("VmRSS")
+    if read:
+        optimised_model(ort, "all", load)
+    else:
+        load(session_config(ort, SessionOptions(threads=1), "all", allow_spinning=False)[0])
+    return memory("VmHWM") - before
+
+
+def test_weights_are_not_packed_for_a_graph_that_is_only_read(tmp_path: Path, processes: Any) -> None:
+    model = wide(tmp_path / "m.onnx", 2048)
+    with processes.Pool(1, maxtasksperchild=1) as fresh:
+        read, run = (fresh.apply(_peak_bytes, (model, read)) for read in (True, False))
+    assert read - run < 0.5 * model.stat().st_size

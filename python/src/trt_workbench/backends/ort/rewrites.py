@@ -50,7 +50,6 @@ def optimised_model(ort: Any, level: str, load: Load) -> onnx.ModelProto | None:
         None if the session cannot be made, or has compiled nodes, which no file can hold.
     """
     config, _ = session_config(ort, SessionOptions(threads=1), level, allow_spinning=False)
-    config.log_severity_level = 4  # a failure is an answer here
     with scratch_folder("trtw-graph-") as folder:
         written = Path(folder, "graph.onnx")
         # gigabytes of weights say nothing about types, and a file of more than 2 GB could not be written
@@ -58,7 +57,6 @@ def optimised_model(ort: Any, level: str, load: Load) -> onnx.ModelProto | None:
         config.optimized_model_filepath = str(written)
         config.add_session_config_entry("session.disable_prepacking", "1")
         config.add_session_config_entry("session.optimized_model_external_initializers_file_name", _WEIGHTS)
-        config.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
         try:
             load(config)
         except Exception:  # ONNX Runtime raises many kinds
