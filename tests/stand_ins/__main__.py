@@ -4,6 +4,7 @@ The loader reads its variables once, when a process starts, so pytest is started
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -28,11 +29,13 @@ def providers() -> list[Path]:
     return found
 
 
-folder = Path(tempfile.mkdtemp(prefix="trtw-stand-ins-"))
-library = make_stand_ins(folder / "lib", providers())
-card = folder / "sys/bus/pci/devices/0000:01:00.0"
-card.mkdir(parents=True)
-for name, text in CARD.items():
-    (card / name).write_text(text + "\n")
-os.environ |= {"LD_LIBRARY_PATH": str(folder / "lib"), "LD_PRELOAD": str(library), "STAND_IN_SYS": str(folder)}
-os.execv(sys.executable, [sys.executable, "-m", "pytest", "-n", "0", str(Path(__file__).parent), *sys.argv[1:]])
+with tempfile.TemporaryDirectory(prefix="trtw-stand-ins-") as temporary:
+    folder = Path(temporary)
+    library = make_stand_ins(folder / "lib", providers())
+    card = folder / "sys/bus/pci/devices/0000:01:00.0"
+    card.mkdir(parents=True)
+    for name, text in CARD.items():
+        (card / name).write_text(text + "\n")
+    variables = {"LD_LIBRARY_PATH": str(folder / "lib"), "LD_PRELOAD": str(library), "STAND_IN_SYS": temporary}
+    words = [sys.executable, "-m", "pytest", "-n", "0", str(Path(__file__).parent), *sys.argv[1:]]
+    sys.exit(subprocess.run(words, env=os.environ | variables, check=False).returncode)

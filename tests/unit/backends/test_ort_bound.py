@@ -280,4 +280,4 @@ def test_a_closed_session_says_so(tmp_path: Path) -> None:
 
 def test_page_locked_memory_without_cuda_names_the_library() -> None:
     with refused(ComponentMissing):
-        PinnedHost(99)
+        PinnedHost("libcudart.so.99")

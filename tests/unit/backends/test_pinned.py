@@ -16,7 +16,7 @@ from trt_workbench.backends import pinned
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
 from trt_workbench.core.errors import DeviceFailure
 
-MAJOR = 977
+NAME = "libcudart.so.977"
 SOURCE = """
 #include <stdlib.h>
 #include <string.h>
@@ -41,17 +41,16 @@ def live_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], int]:
         pytest.skip("needs gcc to make a library")
     folder: Path = tmp_path_factory.mktemp("cuda")
     (folder / "runtime.c").write_text(SOURCE)
-    name = f"libcudart.so.{MAJOR}"
-    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(folder / "runtime.c"), "-o", str(folder / name)]
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{NAME}", str(folder / "runtime.c"), "-o", str(folder / NAME)]
     subprocess.run(command, check=True)
     # once it is open, its name alone finds it, as with the runtime that a provider has opened
-    counter: Callable[[], int] = ctypes.CDLL(str(folder / name)).live_blocks
+    counter: Callable[[], int] = ctypes.CDLL(str(folder / NAME)).live_blocks
     return counter
 
 
 def test_memory_lives_as_long_as_any_view_of_it(live_blocks: Callable[[], int]) -> None:
     before = live_blocks()
-    array = PinnedHost(MAJOR).array((3, 4), "float32")
+    array = PinnedHost(NAME).array((3, 4), "float32")
     array[...] = np.arange(12).reshape(3, 4)
     view = array[1:]
     assert live_blocks() == before + 1
@@ -66,7 +65,7 @@ def test_memory_lives_as_long_as_any_view_of_it(live_blocks: Callable[[], int]) 
 
 def test_scalars_and_empty_arrays(live_blocks: Callable[[], int]) -> None:
     before = live_blocks()
-    host = PinnedHost(MAJOR)
+    host = PinnedHost(NAME)
     assert host.array((), "int64").shape == ()
     assert host.array((0, 4), "float16").shape == (0, 4)
     gc.collect()
@@ -76,7 +75,7 @@ def test_scalars_and_empty_arrays(live_blocks: Callable[[], int]) -> None:
 @pytest.mark.usefixtures("live_blocks")
 def test_memory_that_cannot_be_had_is_a_failure_of_the_device() -> None:
     with refused(DeviceFailure):
-        PinnedHost(MAJOR).array((1 << 34,), "uint8")
+        PinnedHost(NAME).array((1 << 34,), "uint8")
 
 
 def test_pageable_memory_is_said_to_be_so() -> None:
@@ -95,8 +94,8 @@ def test_one_index_is_fetched(
         monkeypatch.setattr(pinned, "_MAX_PITCH", largest_pitch)
     whole = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     value = onnxruntime.OrtValue.ortvalue_from_numpy(whole)
-    copies = ctypes.CDLL(f"libcudart.so.{MAJOR}").copies_made
-    for host in (PinnedHost(MAJOR), PageableHost()):
+    copies = ctypes.CDLL(NAME).copies_made
+    for host in (PinnedHost(NAME), PageableHost()):
         for index in range(-shape[1], shape[1]):
             before = copies()
             found = host.fetch_at(value, dtype, index)
@@ -110,4 +109,4 @@ def test_one_index_is_fetched(
 def test_a_copy_that_fails_is_a_failure_of_the_device() -> None:
     value = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros((2, 2, 3), np.uint8))
     with refused(DeviceFailure):
-        PinnedHost(MAJOR).fetch_at(value, "uint8", 0)
+        PinnedHost(NAME).fetch_at(value, "uint8", 0)

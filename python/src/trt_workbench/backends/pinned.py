@@ -7,6 +7,7 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.core.cuda_libraries import mapped_file
 from trt_workbench.core.device_errors import cuda_error
 from trt_workbench.core.errors import ComponentMissing
 
@@ -43,17 +44,19 @@ class PinnedHost:
 
     kind = "pinned"
 
-    def __init__(self, cuda_major: int) -> None:
-        """Open the CUDA runtime.
+    def __init__(self, name: str = "libcudart.so") -> None:
+        """Take the CUDA runtime that is open, whichever version a provider was built with.
+
+        Args:
+            name: how its file begins.
 
         Raises:
-            ComponentMissing: it is not there.
+            ComponentMissing: none is.
         """
-        name = f"libcudart.so.{cuda_major}"
-        try:
-            self._runtime = ctypes.CDLL(name)
-        except OSError as error:
-            raise ComponentMissing(f"Page-locked memory needs {name}, which cannot be opened ({error}).") from error
+        file = mapped_file(name)
+        if file is None:
+            raise ComponentMissing(f"Page-locked memory needs CUDA's runtime ({name}), which no provider has opened.")
+        self._runtime = ctypes.CDLL(file)
 
     def array(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         """Return an array whose contents are undefined; its memory is freed with it.

@@ -23,3 +23,9 @@ def file_in_package(package: str, name: str) -> str | None:
             if path.name == name and path.is_file():
                 return str(path)
     return None
+
+
+def mapped_file(name: str) -> str | None:
+    """Return the file of a library that this process has opened, by how its name begins; None where it has not."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((f"/{line.partition('/')[2]}" for line in lines if f"/{name}" in line), None)

@@ -14,7 +14,6 @@ from trt_workbench.backends.ort.common import (
     CUDA_PROVIDER,
     LEVELS,
     check_counts,
-    cuda_major,
     session_config,
     translated,
 )
@@ -111,7 +110,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
         **assigned,
         "provider_options": session.get_provider_options().get(request.providers[0][0], {}),
     }
-    host = _pinned_host(ort) if on_device else PageableHost()
+    host = PinnedHost() if on_device else PageableHost()
     device = "cuda" if on_device else "cpu"
     device_id = int(request.providers[0][1].get("device_id", 0))
     binding = Binding(
@@ -164,12 +163,3 @@ def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSessio
             f"{request.source.path}"
         )
     return session
-
-
-def _pinned_host(ort: Any) -> PinnedHost:
-    major = cuda_major(ort)
-    if major is None:
-        raise ComponentMissing(
-            f"This ONNX Runtime was built without CUDA, so {CUDA_PROVIDER} has no page-locked memory."
-        )
-    return PinnedHost(major)

@@ -48,7 +48,7 @@ def library_files(ort: Any) -> list[str]:
 
 def _wanted(major: int) -> Iterator[tuple[str, str]]:
     """Yield the package and name of each library, those that others need first."""
-    yield cuda_package("nvidia-cuda-runtime", major), f"libcudart.so.{major}"
+    yield cuda_package("nvidia-cuda-runtime", major), f"libcudart.so.{major}{'' if major > 11 else '.0'}"
     yield cuda_package("nvidia-nvjitlink", major), f"libnvJitLink.so.{major}"
     yield cuda_package("nvidia-cublas", major), f"libcublasLt.so.{major}"
     yield cuda_package("nvidia-cublas", major), f"libcublas.so.{major}"
@@ -65,37 +65,36 @@ _FILES = {
 }
 _MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
 
-# In a process of its own: an opened TensorRT stays mapped, and a second one in the process breaks both.
+# In a process of its own: an opened TensorRT stays mapped, and a second one in the process breaks both. What the
+# provider links is asked by the file that it brought in: names of CUDA's libraries differ between versions.
 _PROBE = """
 import contextlib, ctypes, json, os, sys
-import onnxruntime
+import onnxruntime  # a provider's library asks it for its host when it is opened
 folder, provider, *preloaded = sys.argv[1:]
 result = {}
 for file in preloaded:
     with contextlib.suppress(OSError):
         ctypes.CDLL(file)
-def attempt(key, name, mode=ctypes.DEFAULT_MODE):
+def attempt(name, mode=ctypes.DEFAULT_MODE):
     try:
         return ctypes.CDLL(name, mode)
     except OSError as error:
-        result.setdefault(key, str(error))
-attempt("provider", os.path.join(folder, "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
-attempt("provider", os.path.join(folder, provider))
-attempt("cudnn", "libcudnn.so.9")
-major = str(getattr(onnxruntime, "cuda_version", "")).split(".")[0]
-runtime = attempt("runtime", "libcudart.so." + major)
+        result.setdefault("library", str(error))
+def mapped(name):
+    return next((line.split()[-1] for line in open("/proc/self/maps") if "/" + name in line), None)
+attempt(os.path.join(folder, "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
+attempt(os.path.join(folder, provider))
+runtime = attempt(mapped("libcudart.so") or (preloaded or ["libcudart.so"])[0])
+if not mapped("libcudnn.so"):
+    attempt("libcudnn.so.9")
 if runtime:
     count = ctypes.c_int()
     result["cuda_error"] = runtime.cudaGetDeviceCount(ctypes.byref(count))
     runtime.cudaGetErrorString.restype = ctypes.c_char_p
     result["cuda_error_text"] = runtime.cudaGetErrorString(result["cuda_error"]).decode()
     result["devices"] = count.value
-if "tensorrt" in provider and "provider" not in result:
-    for line in open("/proc/self/maps"):
-        if "libnvinfer.so" in line:
-            result["tensorrt_library"] = line.split()[-1]
-            result["tensorrt"] = ctypes.CDLL(result["tensorrt_library"]).getInferLibVersion()
-            break
+if file := mapped("libnvinfer.so"):
+    result["tensorrt"] = ctypes.CDLL(file).getInferLibVersion()
 print(json.dumps(result))
 """
 
@@ -129,32 +128,27 @@ def _examine(provider: str) -> Availability:
 
 
 def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> Availability:
-    """Turn what the probe found into an answer."""
+    """Turn what the probe found into an answer. A library that did not open is none of the hardware's faults."""
     wheel = f"onnxruntime {versions['onnxruntime']}, built for CUDA {versions['cuda_of_wheel']}"
     if "tensorrt" in found:
         versions["tensorrt"] = str(found["tensorrt"])
-
-    def no(reason: str, fix: str) -> Availability:
-        return Availability(ok=False, reason=reason, fix=fix, versions=versions)
-
+    reason, fix = "", ""
     if error := found.get("error"):
-        return no(f"{_FILES[provider]} could not be tested ({error}).", package("onnxruntime-gpu"))
-    if error := found.get("provider"):
+        reason, fix = f"{_FILES[provider]} could not be tested ({error}).", package("onnxruntime-gpu")
+    elif error := found.get("library"):
         missing = _MISSING.match(error)
         name = missing[1] if missing else ""
-        if name.startswith("libcuda.so"):
-            return no(f"{name}, the NVIDIA driver's library, is missing.", _driver_advice())
-        what = f"{name} is missing" if name else f"{_FILES[provider]} cannot be opened ({error})"
-        fix = _tensorrt_advice() if name.startswith("libnv") else _cuda_advice()
-        return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", fix)
-    if "cudnn" in found:
-        return no(f"libcudnn.so.9 is missing ({found['cudnn']}); convolutions of {wheel} need it.", _cuda_advice())
-    if found.get("cuda_error"):
+        provider_library = f"{_FILES[provider]} ({wheel})"
+        reason = f"{name} is missing, which {provider_library} needs."
+        if not name:
+            reason = f"{provider_library} cannot be opened ({error})."
+        fix = _library_advice(name)
+    elif found["cuda_error"]:
         reason = f"CUDA returns error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
-        return no(reason, _driver_advice())
-    if not found.get("devices"):
-        return no("there is no CUDA device.", _driver_advice())
-    return Availability(ok=True, versions=versions)
+        fix = _driver_advice()
+    elif not found["devices"]:
+        reason, fix = "there is no CUDA device.", _driver_advice()
+    return Availability(ok=not reason, reason=reason, fix=fix, versions=versions)
 
 
 @functools.lru_cache(maxsize=8)
@@ -162,8 +156,8 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
     """Open a provider's library in a process of its own, as ONNX Runtime would.
 
     Returns:
-        "provider", "cudnn", "runtime": the loader's words where a library did not open; "cuda_error", "devices";
-        "tensorrt", "tensorrt_library" for its provider; only "error" if the process failed.
+        "library": the loader's words for the first one that did not open; "cuda_error", "cuda_error_text", "devices" of
+        the CUDA runtime where it opened; "tensorrt" for its provider; only "error" if the process failed.
     """
     import onnxruntime as ort
 
@@ -174,10 +168,15 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
 
 
 def _driver_advice() -> str:
-    return f"Install an NVIDIA driver ({task('doctor')} shows what is there)."
+    return f"Install or update NVIDIA's driver ({task('doctor')} shows what is there)."
 
 
-def _cuda_advice() -> str:
+def _library_advice(name: str) -> str:
+    """Return what brings a library: the driver, TensorRT, or CUDA and cuDNN."""
+    if name.startswith(("libcuda.so", "libnvidia-ml.so")):
+        return f"It is the NVIDIA driver's. {_driver_advice()}"
+    if name.startswith(("libnvinfer", "libnvonnxparser")):
+        return _tensorrt_advice()
     return f"{package('onnxruntime-gpu')} Or add the folder with the CUDA libraries to LD_LIBRARY_PATH."
 
 
