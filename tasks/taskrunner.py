@@ -234,9 +234,13 @@ def is_covered(environment: Environment) -> bool:
 
 
 def constraints_file(environment: Environment, root: Path, python: tuple[int, ...]) -> Path | None:
-    """Return the file of the exact versions that pip installs into an environment on a Python; None where none is."""
-    path = root / "tasks" / "constraints" / f"python{python[0]}.{python[1]}.txt"
-    return path if is_covered(environment) and path.is_file() else None
+    """Return the file of the exact versions that pip installs into an environment on a Python; None where none is.
+
+    An environment whose requirements hold others back has a file of its own.
+    """
+    stem = root / "tasks" / "constraints" / f"python{python[0]}.{python[1]}"
+    paths = [Path(f"{stem}-{environment.name}.txt"), Path(f"{stem}.txt")] if is_covered(environment) else []
+    return next((path for path in paths if path.is_file()), None)
 
 
 def ensure(environment: Environment, root: Path) -> Path:

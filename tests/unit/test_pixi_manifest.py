@@ -128,10 +128,13 @@ def bad_requirements(manifest):
 
 
 def foreign_indexes(manifest):
-    """Return what is fetched from an index of its own: where that one is blocked, no environment can be resolved."""
+    """Return what is fetched from an index of its own: where that one is blocked, no environment can be resolved.
+
+    So are TensorRT's libraries, for which PyPI has stubs alone; TensorRT-RTX's are on PyPI.
+    """
     requirements = list(tables(manifest, "pypi-dependencies"))
     named = [name for _, name, spec in requirements if isinstance(spec, dict) and "index" in spec]
-    return named + [name for _, name, _ in requirements if name.startswith("tensorrt")]
+    return named + [name for _, name, _ in requirements if re.match("tensorrt(?!-rtx)", name)]
 
 
 def platforms_out_of_order(manifest):
@@ -282,6 +285,7 @@ def test_a_spoiled_manifest_is_caught(check, path, value, manifest):
         *((task, card, "gpu") for task in ("setup-tensorrt", "build-engine", "test-gpu") for card in CARDS),
         *(("build-ort", card, "gpu-trt11") for card in CARDS),
         *(("eval-llm", card, "llm") for card in CARDS),
+        *(("check-target", card, "rtx") for card in CARDS),
         *(("test", card, "dev") for card in CARDS),
     ],
 )

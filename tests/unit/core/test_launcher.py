@@ -1,20 +1,97 @@
 """Commands in the words of how the user started us, and environments that hold what the messages say."""
 
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from taskrunner import load
-from trt_workbench.core import launcher
+from taskrunner import Machine, load, parse, pip_calls, resolve
+from trt_workbench.core import environment, launcher
 
-ENVIRONMENTS = load(Path(__file__).parents[3])
+ROOT = Path(__file__).parents[3]
+ENVIRONMENTS = load(ROOT)
+EXTRAS = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]["optional-dependencies"]
+# What pip is told to install by an extra of the package.
+BY_EXTRA = {
+    package: found[1]
+    for package, one in launcher._PACKAGES.items()
+    if (found := re.fullmatch(r"pip install 'trt-workbench\[([\w-]+)\]'", one.pip))
+}
 
 
 @pytest.mark.parametrize("package", launcher._PACKAGES)
 def test_a_package_is_in_the_environments_that_messages_name(package: str) -> None:
     listed = {*launcher._PACKAGES[package].environments}
     assert listed == {name for name, environment in ENVIRONMENTS.items() if package in environment.pypi}
+
+
+def test_every_environment_reads_flac() -> None:
+    """So that `repair` is the right advice where one does not."""
+    assert [name for name, environment in ENVIRONMENTS.items() if "soundfile" not in environment.pypi] == []
+
+
+@pytest.mark.parametrize("start", ["pixi", "tasks/run"])
+@pytest.mark.parametrize("package", launcher._PACKAGES)
+def test_the_command_that_is_advised_runs_where_the_package_is(
+    gpus: Callable[..., None], started_by: Callable[..., None], start: str, package: str
+) -> None:
+    gpus("12.0")
+    words = ["trtw", "eval-stream", "a b.onnx"]
+    started_by(start, "gpu-trt11", *words)
+    (advised,) = re.findall(r"`(.*)`", launcher.package(package))
+    _, asked, task = parse(shlex.split(advised.removeprefix("pixi run").removeprefix("tasks/run")))
+    chosen = resolve(ENVIRONMENTS, task[0], asked, Machine("linux-64", "2.39", "13.0", "12.0"))
+    assert package in chosen.pypi
+    assert task == words
+
+
+@pytest.mark.parametrize("package", BY_EXTRA)
+def test_pip_adds_what_an_extra_names_to_the_package_that_is_installed(package: str, tmp_path: Path) -> None:
+    """With the installed pip and the installed metadata; the package index is a folder of empty wheels."""
+    (requirement,) = map(Requirement, EXTRAS[BY_EXTRA[package]])
+    version = next(iter(requirement.specifier)).version
+    stem = f"{package.replace('-', '_')}-{version}"
+    provides = "".join(f"Provides-Extra: {extra}\n" for extra in requirement.extras)
+    with zipfile.ZipFile(tmp_path / f"{stem}-py3-none-any.whl", "w") as wheel:
+        about = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n{provides}"
+        wheel.writestr(f"{stem}.dist-info/METADATA", about)
+        wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{stem}.dist-info/RECORD", "")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    command = [sys.executable, "-m", *shlex.split(launcher._PACKAGES[package].pip), "--dry-run", "--quiet"]
+    done = subprocess.run(
+        [*command, "--no-index", "--find-links", tmp_path, "--report", "-"],
+        env=clean | {"PIP_CONFIG_FILE": os.devnull},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    added = [one["metadata"]["name"] for one in json.loads(done.stdout)["install"]]
+    assert added == [package] * (package not in environment.installed_packages())
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"llm"}))
+def test_an_extra_and_the_environments_ask_for_the_same(extra: str) -> None:
+    """PyTorch's extra leaves the version open."""
+    (wanted,) = map(Requirement, EXTRAS[extra])
+    asked = {
+        requirement
+        for one in ENVIRONMENTS.values()
+        for text in pip_calls(one, ROOT)[-1]
+        if not text.startswith(("-", "/")) and (requirement := Requirement(text)).name == wanted.name
+    }
+    assert {found.specifier for found in asked} == {wanted.specifier}
+    assert extra == "gpu" or {*map(str, asked)} == {str(wanted)}
 
 
 def test_environments_for_gpus_are_made_for_what_the_table_says() -> None:

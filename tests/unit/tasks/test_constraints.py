@@ -8,35 +8,34 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from taskrunner import constraints_file, is_covered, load
+from taskrunner import Environment, constraints_file, is_covered, load, pip_calls
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = load(ROOT)
 PROJECT = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = ((3, 11), (3, 12), (3, 13))
+COVERED = [environment for environment in ENVIRONMENTS.values() if is_covered(environment)]
 
 
-def pinned(python: tuple[int, int]) -> dict[str, str]:
-    path = constraints_file(ENVIRONMENTS["dev"], ROOT, python)
+def pinned(environment: Environment, python: tuple[int, int]) -> dict[str, str]:
+    path = constraints_file(environment, ROOT, python)
     assert path is not None
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9.-]+==[a-z0-9.+!]+", line) for line in lines)  # no host, path or marker
     return dict(line.split("==") for line in lines)
 
 
-def requirements() -> list[Requirement]:
-    texts = [*PROJECT["dependencies"]]
-    for environment in filter(is_covered, ENVIRONMENTS.values()):
-        for name, spec in environment.pypi.items():
-            if isinstance(spec, str) and name != "torch":
-                texts.append(f"{name}{'' if spec == '*' else spec}")
-    return [Requirement(text) for text in texts]
+def requirements(environment: Environment) -> list[Requirement]:
+    *_, texts = pip_calls(environment, ROOT)
+    asked = [text for text in texts if not text.startswith(("-", "/", "torch=="))]
+    return [Requirement(text) for text in (*PROJECT["dependencies"], *asked)]
 
 
+@pytest.mark.parametrize("environment", COVERED, ids=lambda one: one.name)
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
-def test_every_requirement_is_pinned_to_what_it_allows(python: tuple[int, int]) -> None:
-    versions = pinned(python)
-    for requirement in requirements():
+def test_every_requirement_is_pinned_to_what_it_allows(python: tuple[int, int], environment: Environment) -> None:
+    versions = pinned(environment, python)
+    for requirement in requirements(environment):
         version = versions[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), f"{requirement}: run the task `lock`"
 
@@ -49,11 +48,11 @@ def test_each_claimed_python_has_constraints() -> None:
 def test_environments_with_cuda_and_other_pythons_have_none() -> None:
     assert constraints_file(ENVIRONMENTS["h200"], ROOT, (3, 12)) is None
     assert constraints_file(ENVIRONMENTS["dev"], ROOT, (3, 10)) is None
-    assert {name for name, environment in ENVIRONMENTS.items() if is_covered(environment)} == {
-        "default",
-        "dev",
-        "dev-llm",
-        "llm",
-        "mutation",
-        "stand-ins",
-    }
+    by_name = {environment.name for environment in COVERED}
+    assert by_name == {"default", "dev", "dev-llm", "llm", "mutation", "served", "rtx", "ray", "parquet", "stand-ins"}
+
+
+def test_what_older_versions_are_needed_for_holds_nothing_else_back() -> None:
+    """tritonclient takes protobuf below 7."""
+    of_served, of_dev = (pinned(ENVIRONMENTS[name], (3, 13)) for name in ("served", "dev"))
+    assert int(of_served["protobuf"].partition(".")[0]) < int(of_dev["protobuf"].partition(".")[0])

@@ -17,21 +17,13 @@ ONNXRUNTIME_VERSION = "1.31.1"
 # Set by tasks/run (tasks/taskrunner.py) in addition to pixi's own variables.
 _TASKS_RUN = "TRTW_TASKS_RUN"
 _SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
-# Tasks that are not `trtw TASK` without pixi. The extras of python/pyproject.toml have the same versions.
-_WITHOUT_TASKS = {
-    "build-native": "pip install ./cpp",
-    "setup-rtx": "pip install tensorrt-rtx==1.7.1.116",
-    "setup-ort-rtx": "pip install onnxruntime-ep-nv-tensorrt-rtx==0.5.0",
-    "setup-ray": "pip install 'ray>=2.60'",
-    "setup-parquet": "pip install 'pyarrow>=21'",
-    "setup-soundfile": "pip install 'soundfile>=0.13'",
-    "setup-served": "pip install 'tritonclient[grpc]==2.73.0'",
-}
+# Tasks that are not `trtw TASK` without pixi.
+_WITHOUT_TASKS = {"build-native": "pip install ./cpp"}
 
 # The environments of pixi.toml that hold CUDA's stack: those made for cards of one compute capability, the usual one
 # first, and those for every card that CUDA 13 serves. test_launcher.py holds these tables to the manifest.
 _CARD_ENVIRONMENTS = {"12.0": ("rtx5090", "rtx5090-llm", "rtx5090-trt11"), "9.0": ("h200",)}
-_ANY_CARD = ("gpu", "gpu-llm", "gpu-trt11")
+_ANY_CARD = ("gpu", "gpu-llm", "gpu-trt11", "ort-rtx")
 
 
 @dataclass(frozen=True)
@@ -44,16 +36,23 @@ class _Package:
 
 _PACKAGES = {
     "onnxruntime": _Package(
-        f"pip install onnxruntime=={ONNXRUNTIME_VERSION}", ("default", "dev", "dev-llm", "llm", "mutation")
+        f"pip install onnxruntime=={ONNXRUNTIME_VERSION}",
+        ("default", "dev", "dev-llm", "llm", "mutation", "served", "rtx", "ray", "parquet"),
     ),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
-        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200"),
+        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200", "ort-rtx"),
     ),
     "torch": _Package("pip install 'torch>=2.10'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
     "transformers": _Package(
         "pip install 'torch>=2.10' 'transformers>=5.17,<6'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")
     ),
+    # By the extra: pip keeps the trt-workbench that is installed and adds what its extra names, in its version.
+    "tritonclient": _Package("pip install 'trt-workbench[served]'", ("served", "gpu", "rtx5090", "h200")),
+    "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
+    "ray": _Package("pip install 'trt-workbench[ray]'", ("ray",)),
+    "pyarrow": _Package("pip install 'trt-workbench[parquet]'", ("parquet",)),
+    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("ort-rtx",)),
 }
 
 

@@ -11,7 +11,7 @@ from trt_workbench.core.artefacts import read_environment, run_document
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.files import atomic_writer
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import package
 
 
 def require_pyarrow() -> None:
@@ -20,8 +20,7 @@ def require_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ComponentMissing(
-            f"Parquet needs the package pyarrow, which cannot be imported ({error}); install it (50 MB): "
-            f"{task('setup-parquet')}."
+            f"Parquet needs the package pyarrow (50 MB), which cannot be imported ({error}). {package('pyarrow')}"
         ) from error
 
 

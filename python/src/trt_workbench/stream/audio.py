@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.input_files import open_regular
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import repair
 
 _FLAC = ".flac"
 AUDIO_SUFFIXES = (".wav", _FLAC)
@@ -71,9 +71,9 @@ def require_soundfile() -> None:
     try:
         import soundfile  # noqa: F401
     except (ImportError, OSError) as error:  # the latter where its library is not there
-        raise ComponentMissing(
-            f"FLAC needs the package soundfile; install it: {task('setup-soundfile')}, or convert the files to WAV."
-        ) from error
+        fix = repair("Run `pip install 'trt-workbench[audio]'`.")
+        reason = f"FLAC needs the package soundfile, which cannot be imported ({error})."
+        raise ComponentMissing(f"{reason} {fix} Or convert the files to WAV.") from error
 
 
 def _part(offset: float, duration: float | None, rate: int, whole: int) -> tuple[int, int]:

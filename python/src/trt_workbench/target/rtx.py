@@ -15,7 +15,7 @@ from typing import Any
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import ComponentMissing
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import package
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
 from trt_workbench.target.rtx_layers import BuiltLayer, built_layers
@@ -52,7 +52,7 @@ def require_compiler() -> None:
     if importlib.util.find_spec(MODULE) is None:
         raise ComponentMissing(
             f"check-target compiles with TensorRT-RTX's package ({MODULE}), which is not installed. It needs neither "
-            f"a GPU nor a driver; install it (95 MB): {task('setup-rtx')}."
+            f"a GPU nor a driver, and is 95 MB. {package('tensorrt-rtx')}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import package
 
 HEAD = "# Written by `trtw export-triton`.\n"
 
@@ -16,8 +16,8 @@ def require_format() -> None:
         import tritonclient.grpc.model_config_pb2  # noqa: F401
     except ImportError as error:
         raise ComponentMissing(
-            f"export-triton writes Triton's configuration by tritonclient, which cannot be imported ({error}). Run "
-            f"{task('setup-served')}."
+            f"export-triton writes Triton's configuration by tritonclient, which cannot be imported ({error}). "
+            f"{package('tritonclient')}"
         ) from error
 
 

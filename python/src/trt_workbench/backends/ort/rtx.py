@@ -21,7 +21,7 @@ from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import package, task
 from trt_workbench.core.settings import parts
 from trt_workbench.core.workers import WorkerFailure, ask_python
 
@@ -107,7 +107,7 @@ class OrtRtxBackend(Backend):
             return Availability(ok=False, reason=reason, fix="Use `ort-cuda`, `ort-trt` or `trt` on this card.")
         if importlib.util.find_spec(PACKAGE) is None:
             reason = "the package onnxruntime-ep-nv-tensorrt-rtx is not installed."
-            return Availability(ok=False, reason=reason, fix=f"Install it: {task('setup-ort-rtx')}.")
+            return Availability(ok=False, reason=reason, fix=package("onnxruntime-ep-nv-tensorrt-rtx"))
         return _opened()
 
     def check_options(self, options: SessionOptions) -> None:

@@ -15,7 +15,7 @@ from trt_workbench.backends.served.failures import no_answer, refused_token, too
 from trt_workbench.backends.served.tensors import ServedModel, read_config, read_tensors
 from trt_workbench.backends.served.v2_protocol import Outputs, ServerFacts
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import package
 
 T = TypeVar("T")
 # What the server did not understand, or will never do.
@@ -35,8 +35,8 @@ class GrpcProtocol:
             import tritonclient.grpc as client
         except ImportError as error:
             raise ComponentMissing(
-                f"gRPC needs tritonclient, which cannot be imported ({error}). Run {task('setup-served')}, or use the "
-                f"server's HTTP port: {address}"
+                f"gRPC needs tritonclient, which cannot be imported ({error}). {package('tritonclient')} Or use "
+                f"the server's HTTP port: {address}"
             ) from error
         self._module, self._address, self._timeout_s = client, address, timeout_s
         self._headers = {"authorization": f"Bearer {own}"} if (own := token()) else None

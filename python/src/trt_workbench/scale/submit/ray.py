@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import wait
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import package
 from trt_workbench.core.workers import CommandPool, python_command
 from trt_workbench.scale.submit.array import JobArray
 from trt_workbench.scale.submit.scheduler import POLL_S, Watch, render
@@ -34,7 +34,7 @@ class Ray:
     def require(self, array: JobArray) -> None:
         """Check that Ray is installed and an address is known; the program checks the resources first of all."""
         if importlib.util.find_spec("ray") is None:
-            raise ComponentMissing(f"Ray is not installed; install it (80 MB): {task('setup-ray')}.")
+            raise ComponentMissing(f"Ray (80 MB) is not installed. {package('ray')}")
         if not (array.run.ray.address or os.environ.get("RAY_ADDRESS")):
             raise UsageProblem("Name the Ray cluster as ray.address in RUN.yaml, or in RAY_ADDRESS.")
 
