@@ -13,7 +13,7 @@ from taskrunner import Environment, constraints_file, is_covered, load, pip_call
 ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = load(ROOT)
 PROJECT = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PYTHONS = ((3, 11), (3, 12), (3, 13))
+PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 COVERED = [environment for environment in ENVIRONMENTS.values() if is_covered(environment)]
 
 

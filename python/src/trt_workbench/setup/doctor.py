@@ -17,7 +17,7 @@ from trt_workbench.engine.tensorrt import examine_tensorrt
 State = Literal["ok", "absent", "problem"]
 
 # What this release was developed against; see the table in docs/compatibility.md.
-PYTHON_RANGE = ((3, 11), (3, 14))
+PYTHON_RANGE = ((3, 11), (3, 15))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def _python() -> DoctorRow:
     low, high = PYTHON_RANGE
     if low <= sys.version_info[:2] < high:
         return DoctorRow("Python", "ok", version)
-    return DoctorRow("Python", "problem", version, "Use Python 3.11, 3.12 or 3.13.")
+    return DoctorRow("Python", "problem", version, "Use Python 3.11 to 3.14.")
 
 
 def _workspace() -> DoctorRow:
