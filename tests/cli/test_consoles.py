@@ -1,21 +1,19 @@
 """What people read on a narrow terminal."""
 
 import ast
-import io
 import random
 import re
 import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 from tests.in_app import next_lines
 from tests.terminal import faults, shown
 
 import trt_workbench
 from trt_workbench.console.common import handled, stdout_console
-from trt_workbench.console.progress import EVERY_S, download_progress, progress_bar, pulse, waiting
+from trt_workbench.console.progress import EVERY_S, progress_bar, waiting
 
 SOURCE = Path(trt_workbench.__file__).parent
 
@@ -93,26 +91,6 @@ def test_tables_of_any_cells_have_whole_figures() -> None:
         for _ in range(draw.randint(1, 6)):
             table.add_row(*(draw.choice(words) for _ in range(count)))
         assert faults(table) == []
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_download_is_a_bar_in_a_terminal_and_lines_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
-) -> None:
-    monkeypatch.setattr("trt_workbench.console.progress.EVERY_S", 0.05)
-    shown = io.StringIO()
-    with download_progress(Console(file=shown, force_terminal=terminal, width=100)) as update, pulse():
-        update(120_000_000, 731_000_000)
-        first = [] if terminal else next_lines(capsys)
-        update(240_000_000, 0 if not terminal else 731_000_000)
-        second = [] if terminal else next_lines(capsys)
-        time.sleep(0.2)
-    if terminal:
-        assert "240.0/731.0 MB" in shown.getvalue()
-        assert capsys.readouterr().err == ""
-    else:
-        assert first[-1].endswith("s] Downloaded 120.0 MB of 731.0 MB")
-        assert second[-1].endswith("s] Downloaded 240.0 MB")
 
 
 def test_without_a_terminal_every_command_says_what_it_is_at(

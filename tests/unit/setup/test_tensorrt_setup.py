@@ -1,18 +1,19 @@
+import contextlib
 import dataclasses
 import json
+import os
 import re
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.in_app import trtw
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.setup import tensorrt_wheel
 from trt_workbench.setup.run import SetupRequest, setup_tensorrt
 from trt_workbench.setup.tensorrt_headers import fetch_headers, fetch_parser_header
 from trt_workbench.setup.tensorrt_wheel import unpack_libraries
@@ -143,43 +144,47 @@ def test_a_lying_tag_is_refused(tmp_path: Path, trees: SimpleNamespace) -> None:
         fetch_headers((10, 16, 1), str(repository), tmp_path / "include")
 
 
-def test_the_pinned_wheel_is_downloaded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: SimpleNamespace, index: SimpleNamespace
-) -> None:
-    monkeypatch.setattr(tensorrt_wheel, "_POLL_S", 0.1)
-    index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=2)
+def test_the_pinned_wheel_is_downloaded_once(tmp_path: Path, trees: SimpleNamespace, index: SimpleNamespace) -> None:
+    index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1))
     repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
     request = SetupRequest(root=tmp_path / "extern", headers_git=str(repository), index=index.url)
     notes: list[str] = []
-    arrived: list[tuple[int, int]] = []
-    result = setup_tensorrt(request, notes.append, lambda done, total: arrived.append((done, total)))
+    result = setup_tensorrt(request, notes.append)
     assert result.changed
     assert (result.version, result.source) == ((10, 16, 1), "pinned")
     held(notes[0])
     assert not (tmp_path / "extern" / "current" / "lib" / "libnvinfer.so.10").is_symlink()
-    # what pip writes grows from its first bytes to the whole, whose size pip rounds
-    assert arrived[0][0] < arrived[-1][0]
-    assert arrived[-1][1] == pytest.approx(index.size, rel=0.05)
     assert not list((tmp_path / "extern").glob(".staging*"))
     assert not setup_tensorrt(request, notes.append).changed
     assert index.downloads == 1
 
 
-def test_the_command_says_how_far_a_download_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: SimpleNamespace, index: SimpleNamespace
+@pytest.mark.usefixtures("own_processes")
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_download_is_pips_bar_in_a_terminal_and_lines_elsewhere(
+    tmp_path: Path, trees: SimpleNamespace, index: SimpleNamespace, terminal: bool
 ) -> None:
-    monkeypatch.setattr(tensorrt_wheel, "_POLL_S", 0.1)
-    monkeypatch.setattr("trt_workbench.console.progress.EVERY_S", 0.3)
-    monkeypatch.setattr("trt_workbench.core.workspace.tensorrt_root", lambda: tmp_path / "extern")
-    index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=2)
+    index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=6)
     repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
     words = ["setup-tensorrt", "--json", "--index-url", index.url, "--headers-git", str(repository)]
-    result = trtw(*words)
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["source"] == "pinned"
-    lines = [line for line in result.stderr.splitlines() if "Downloaded " in line]
-    assert len(lines) >= 3
-    assert all(re.fullmatch(r"\[\d+ s\] Downloaded [\d.]+ [kM]B of 2\.0 MB", line) for line in lines)
+    reading, writing = os.openpty() if terminal else os.pipe()
+    code = (
+        "import pathlib, trt_workbench.core.workspace as workspace, trt_workbench.main as main;"
+        f"workspace.tensorrt_root = lambda: pathlib.Path({str(tmp_path)!r}, 'extern'); main.main()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=writing) as running:
+        os.close(writing)
+        said = b""
+        with contextlib.suppress(OSError):  # what a terminal says at its end
+            while part := os.read(reading, 1 << 16):
+                said += part
+        document = json.loads(running.stdout.read())
+    os.close(reading)
+    assert document["source"] == "pinned"
+    shown = said.decode()
+    assert ("\u2501" in shown) == terminal  # the bar
+    assert ("s] Setting up TensorRT" in shown) != terminal
+    assert re.search(r"Downloading .*tensorrt_cu13_libs-10\.16\.1\.11-py3-none-any\.whl.* \(2\.0 MB\)", shown)
 
 
 def test_what_the_environment_has_comes_before_a_download(

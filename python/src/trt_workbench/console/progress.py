@@ -7,12 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from trt_workbench.core.errors import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 EVERY_S = 4.0
 """Between two lines, so that no five seconds pass without one."""
@@ -141,30 +138,3 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
             return update
 
         yield start
-
-
-@contextmanager
-def download_progress(console: Console) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a download while the block runs.
-
-    Yields:
-        The function to call with the bytes that have arrived and all there will be (0 if that is unknown).
-    """
-    from rich.filesize import decimal
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    said = ""
-
-    def stage() -> str | None:
-        return None if console.is_terminal and said else said
-
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar, at_stage(stage):
-        task = bar.add_task("", total=None, visible=False)
-
-        def update(done: int, total: int) -> None:
-            nonlocal said
-            bar.update(task, completed=done, total=total or None, visible=True)
-            said = f"Downloaded {decimal(done)}{f' of {decimal(total)}' if total else ''}" if done != total else ""
-
-        yield update

@@ -17,7 +17,7 @@ from trt_workbench.console.common import (
     stderr_console,
     stdout_console,
 )
-from trt_workbench.console.progress import download_progress
+from trt_workbench.console.progress import at_stage
 from trt_workbench.setup.tensorrt_headers import HEADERS_GIT, PARSER_GIT
 
 
@@ -80,8 +80,8 @@ def setup_tensorrt(
         force=force,
     )
     console = stderr_console()
-    with download_progress(console) as progress:
-        result = setup.setup_tensorrt(request, lambda text: print_line(console, text), progress)
+    with at_stage(lambda: None if console.is_terminal else "Setting up TensorRT"):  # pip draws its own bar
+        result = setup.setup_tensorrt(request, lambda text: print_line(console, text))
     if as_json:
         print_json(_document(result))
     else:

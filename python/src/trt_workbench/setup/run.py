@@ -35,7 +35,7 @@ from trt_workbench.setup.tensorrt_headers import (
     fetch_parser_header,
 )
 from trt_workbench.setup.tensorrt_sources import Source, installed_sources, require_source
-from trt_workbench.setup.tensorrt_wheel import LIBRARY_PATTERNS, OLD, PINNED, Progress, Wheel, download_wheel
+from trt_workbench.setup.tensorrt_wheel import LIBRARY_PATTERNS, OLD, PINNED, Wheel, download_wheel
 
 RECORD = "setup.json"
 OLD_WARNING = "TensorRT 8.6.0 dates from 2023, supports no GPU newer than Hopper and lacks security fixes."
@@ -97,15 +97,12 @@ class SetupResult:
     notes: list[str] = field(default_factory=list)
 
 
-def setup_tensorrt(
-    request: SetupRequest, note: Callable[[str], None] = lambda _: None, progress: Progress | None = None
-) -> SetupResult:
+def setup_tensorrt(request: SetupRequest, note: Callable[[str], None] = lambda _: None) -> SetupResult:
     """Make `<root>/<version>/{include,lib,bin}` and point `<root>/current` at it. Safe to run again.
 
     Args:
         request: where to look and where to put it.
         note: called with each step, for progress messages.
-        progress: called with the bytes of a download that have arrived, and all there will be (0 if that is unknown).
 
     Raises:
         UsageProblem: the folder holds no TensorRT, the version does not know this machine's GPU, the headers'
@@ -122,7 +119,7 @@ def setup_tensorrt(
             if made and made.source == wheel.kind and not _problems(earlier):
                 _point_current(request.root, earlier.name)
                 return _unchanged(earlier, wheel.kind)
-            source = _download(wheel, request, work / "wheel", note, progress)
+            source = _download(wheel, request, work / "wheel", note)
         library = find_library(source.libraries, "libnvinfer")
         assert library is not None
         version = library_version(library)
@@ -188,14 +185,12 @@ def _require_known_gpu(wheel: Wheel) -> None:
         raise UsageProblem(f"{problems[0]} Omit --source to take {format_version(PINNED.version)}.")
 
 
-def _download(
-    wheel: Wheel, request: SetupRequest, folder: Path, note: Callable[[str], None], progress: Progress | None
-) -> Source:
+def _download(wheel: Wheel, request: SetupRequest, folder: Path, note: Callable[[str], None]) -> Source:
     if wheel is OLD:
         note(OLD_WARNING)
     note(f"Downloading TensorRT {format_version(wheel.version)} ({wheel.requirement}).")
     try:
-        return download_wheel(wheel, folder, request.index, progress)
+        return download_wheel(wheel, folder, request.index)
     except ComponentMissing as error:
         raise ComponentMissing(
             f"{error} Name another index with --index-url, or an unpacked archive with --from DIR."
