@@ -22,7 +22,7 @@ def test_a_gpu_that_is_hidden_is_no_gpu(gpus: Fixture, monkeypatch: pytest.Monke
     gpus("9.0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert unused_gpu(*REASON) is None
-    held(why_no_gpu(driver_report()))
+    held(" ".join(why_no_gpu(driver_report()) or ()))
 
 
 def test_the_first_visible_gpu_is_named(gpus: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:

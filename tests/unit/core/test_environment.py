@@ -64,8 +64,9 @@ def test_the_age_of_a_process_includes_the_start_of_its_interpreter() -> None:
 
 
 def test_the_driver_says_its_version_without_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_MODULE_VERSION", tmp_path / "version")
+    monkeypatch.setattr(gpu, "_ROOT", tmp_path)
     monkeypatch.setattr(gpu, "driver_report", lambda: {"driver_version": "580.1"})
     assert gpu.driver_version() == "580.1"
-    (tmp_path / "version").write_text("590.2\n")
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    (tmp_path / "sys/module/nvidia/version").write_text("590.2\n")
     assert gpu.driver_version() == "590.2"

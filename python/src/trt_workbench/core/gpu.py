@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import itertools
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+# Where the kernel's files are; a test has its own.
+_ROOT = Path("/")
 # Of the kernel's driver; of WSL 2. A container may show them without NVML.
-_DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
+_DEVICE_FILES = ("dev/nvidia[0-9]*", "dev/dxg")
 
-_MODULE_VERSION = Path("/sys/module/nvidia/version")
-
-GPU_ADVICE = "Install NVIDIA's driver; start a container with access to the GPUs."
+_ADVICE = "Install NVIDIA's driver 580 or newer; start a container with access to the GPUs."
+_OPEN = "On Ubuntu: `sudo ubuntu-drivers install nvidia:580-open`, then reboot."
 
 
 def driver_report() -> dict[str, Any]:
@@ -49,9 +50,7 @@ def driver_report() -> dict[str, Any]:
 
 def driver_version() -> str | None:
     """Return the version of the NVIDIA driver: the kernel module's, which is there at once, or else NVML's."""
-    with contextlib.suppress(OSError):
-        return _MODULE_VERSION.read_text(encoding="ascii").strip()
-    found: str | None = driver_report().get("driver_version")
+    found: str | None = _read(_ROOT / "sys/module/nvidia/version") or driver_report().get("driver_version")
     return found
 
 
@@ -76,18 +75,56 @@ def visible_gpus() -> list[str]:
     return [str(name) for name in names if name is not None]
 
 
-def why_no_gpu(report: Mapping[str, Any]) -> str | None:
-    """Return why no GPU can be used, found out without CUDA; None where there may be one.
+def why_no_gpu(report: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return in a sentence why no GPU can be used, and its fix, found out without CUDA; None where there may be one.
 
     Args:
         report: of `driver_report`.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if nvml_name(0, visible) is None:
-        return f"CUDA_VISIBLE_DEVICES={visible} hides every GPU"
-    if report["gpus"] or any(any(Path("/").glob(pattern.lstrip("/"))) for pattern in _DEVICE_FILES):
+        return f"No GPU can be used: CUDA_VISIBLE_DEVICES={visible} hides every GPU.", "Unset it, or name a GPU in it."
+    if report["gpus"] or any(any(_ROOT.glob(pattern)) for pattern in _DEVICE_FILES):
         return None
-    return str(report.get("error", "the driver sees no GPU"))
+    reason, fix = no_gpu(report)
+    return f"No GPU can be used: {reason.rstrip('.')}.", fix
+
+
+def no_gpu(report: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why NVML shows no GPU, with what the kernel says of a card that is there, and how to fix it.
+
+    Blackwell and newer cards work with NVIDIA's open kernel modules alone: with the proprietary ones the driver answers
+    and shows no card.
+
+    Args:
+        report: of `driver_report`, without GPUs.
+    """
+    reason = str(report.get("error", "the driver sees no GPU"))
+    vendors = [vendor for vendor in sorted(_ROOT.glob("sys/bus/pci/devices/*/vendor")) if _read(vendor) == "0x10de"]
+    cards = [vendor.parent for vendor in vendors if _read(vendor.with_name("class")).startswith("0x03")]
+    if not cards:
+        return reason, _ADVICE
+    loaded = re.search(r"(Open )?Kernel Module.*?(\d+\.[\d.]+)", _read(_ROOT / "proc/driver/nvidia/version"))
+    if loaded is None:
+        driver = cards[0] / "driver"
+        other = f", which uses {driver.resolve().name}" if driver.exists() else ""
+        signed = any(_read(file).endswith("\x01") for file in _ROOT.glob("sys/firmware/efi/efivars/SecureBoot-*"))
+        key = " Secure Boot is on: if the installation asks for a password, choose Enroll MOK at the next start."
+        fix = f"Install NVIDIA's driver with the open kernel modules. {_OPEN}{key if signed else ''}"
+        return f"{reason}; the kernel module nvidia is not loaded for the card {cards[0].name}{other}", fix
+    reason += f"; NVIDIA's {'open' if loaded[1] else 'proprietary'} kernel module {loaded[2]} is loaded"
+    if "Library Not Found" in reason:
+        return reason, "Start a container with access to the GPUs; elsewhere install the driver's libraries."
+    if loaded[1] or "error" in report:
+        return reason, "Reboot; if that does not help, `sudo dmesg | grep NVRM` shows the cause."
+    return reason, f"GeForce RTX 50, B200 and newer cards need the open kernel module. {_OPEN}"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="latin-1").strip()
+    except OSError:
+        return ""
 
 
 def nvml_name(device: int, visible: str | None) -> int | str | None:

@@ -47,7 +47,7 @@ def gpu_devices(numbers: Sequence[int]) -> list[Device]:
     """
     known = visible_gpus()
     if not known:
-        raise UsageProblem(f"--gpus finds no GPU: {why_no_gpu(driver_report())}.")
+        raise UsageProblem(" ".join(["--gpus needs a GPU.", *(why_no_gpu(driver_report()) or ())]))
     if beyond := [number for number in numbers if number >= len(known)]:
         raise UsageProblem(f"--gpus {beyond[0]}: this process sees GPUs 0 to {len(known) - 1}.")
     chosen = list(numbers or range(len(known)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing
-from trt_workbench.core.gpu import GPU_ADVICE, driver_report, driver_version, why_no_gpu
+from trt_workbench.core.gpu import driver_report, driver_version, no_gpu, why_no_gpu
 from trt_workbench.core.launcher import task
 from trt_workbench.engine import native
 from trt_workbench.engine.tensorrt import current_root, setup_advice
@@ -71,8 +71,8 @@ def examine_target(device: int = 0) -> Target:
             missing.append(Missing(f"TensorRT cannot be used: {reason}.", fix))
     except ComponentMissing as error:
         # without the core nobody asks CUDA or opens TensorRT; each is needed before the core helps
-        if no_gpu := why_no_gpu(driver_report()):
-            missing.append(Missing(f"No GPU can be used: {no_gpu.rstrip('.')}.", GPU_ADVICE))
+        if without := why_no_gpu(driver_report()):
+            missing.append(Missing(*without))
         if current_root() is None:
             missing.append(Missing("TensorRT is not set up.", setup_advice()))
         missing.append(Missing(str(error), ""))
@@ -103,8 +103,8 @@ def require_target(device: int = 0) -> Target:
 def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
     module = native.native()
     if not hasattr(module, "devices"):
-        if reason := why_no_gpu(driver_report()):
-            missing.append(Missing(f"No GPU can be used: {reason.rstrip('.')}.", GPU_ADVICE))
+        if without := why_no_gpu(driver_report()):
+            missing.append(Missing(*without))
         missing.append(Missing("The native core was built without CUDA.", native.build_advice()))
         return None
     status = module.cuda_status()
@@ -135,8 +135,7 @@ def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> M
     """Distinguish no driver from one that is too old: CUDA has one error for both."""
     fix = f"Run {task('doctor')} to check the driver."
     if "InsufficientDriver" in reason and "error" in driver:
-        reason = driver["error"]
-        fix = GPU_ADVICE
+        reason, fix = no_gpu(driver)
     elif "InsufficientDriver" in reason:
         serves = driver.get("cuda_driver_version")
         reason = f"the driver supports CUDA up to {serves}, but the native core was built with CUDA {built_with}"

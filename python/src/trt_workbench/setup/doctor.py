@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+import platform
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from trt_workbench.core.environment import installed_distributions, installed_packages
 from trt_workbench.core.errors import WorkbenchError
-from trt_workbench.core.gpu import driver_report
+from trt_workbench.core.gpu import driver_report, no_gpu
 from trt_workbench.core.launcher import ONNXRUNTIME_VERSION, package, repair
 from trt_workbench.core.sizes import sized
 from trt_workbench.core.workspace import cache_root, output_root, repository
 from trt_workbench.engine.tensorrt import examine_tensorrt
 
 State = Literal["ok", "absent", "problem"]
-
-# What this release was developed against; see the table in docs/compatibility.md.
-PYTHON_RANGE = ((3, 11), (3, 15))
 
 
 @dataclass(frozen=True)
@@ -35,15 +32,8 @@ class DoctorRow:
 
 def examine() -> list[DoctorRow]:
     """Examine this machine. Never raises."""
-    return [_python(), _workspace(), *_driver(), *_tensorrt(), *_onnxruntime(), *_cudnn()]
-
-
-def _python() -> DoctorRow:
-    version = ".".join(map(str, sys.version_info[:3]))
-    low, high = PYTHON_RANGE
-    if low <= sys.version_info[:2] < high:
-        return DoctorRow("Python", "ok", version)
-    return DoctorRow("Python", "problem", version, "Use Python 3.11 to 3.14.")
+    python = DoctorRow("Python", "ok", platform.python_version())  # pip installs the package into no other
+    return [python, _workspace(), *_driver(), *_tensorrt(), *_onnxruntime(), *_cudnn()]
 
 
 def _workspace() -> DoctorRow:
@@ -58,9 +48,10 @@ def _workspace() -> DoctorRow:
 def _driver() -> list[DoctorRow]:
     report = driver_report()
     if not report["gpus"]:
-        reason = report.get("error", "the driver sees no GPU")
-        fix = "Needed for every GPU backend: install NVIDIA's driver (580 or newer for CUDA 13)."
-        return [DoctorRow("NVIDIA driver", "absent", reason, fix)]
+        reason, fix = no_gpu(report)
+        # A driver that answers and shows no card must be fixed; other machines may do without one.
+        state: State = "absent" if "error" in report else "problem"
+        return [DoctorRow("NVIDIA driver", state, reason, f"Needed for every GPU backend. {fix}")]
     versions = f"{report['driver_version']}, CUDA up to {report['cuda_driver_version']}"
     gpus = [
         DoctorRow(

@@ -16,7 +16,7 @@ from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, 
 from trt_workbench.core.cuda_libraries import cuda_package, file_in_package
 from trt_workbench.core.environment import installed_packages
 from trt_workbench.core.errors import reason_of
-from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.launcher import launcher, package, task
 from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.core.workspace import repository, tensorrt_root
@@ -105,8 +105,8 @@ def gpu_availability(provider: str) -> Availability:
     Where no GPU is, that is the answer: no library would help.
     """
     found = _examine(provider)
-    if not found.ok and (reason := why_no_gpu(driver_report())):
-        return replace(found, reason=f"No GPU can be used: {reason.rstrip('.')}.", fix=GPU_ADVICE)
+    if not found.ok and (without := why_no_gpu(driver_report())):
+        return replace(found, reason=without[0], fix=without[1])
     return found
 
 

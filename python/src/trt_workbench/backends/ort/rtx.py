@@ -20,7 +20,7 @@ from trt_workbench.backends.ort.partitions import RECORD_ENTRY, check_assignment
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.launcher import package, task
 from trt_workbench.core.settings import parts
 from trt_workbench.core.workers import WorkerFailure, ask_python
@@ -99,8 +99,8 @@ class OrtRtxBackend(Backend):
     def availability(self) -> Availability:
         """Say whether a card that the provider serves is here, and whether its package can be opened."""
         report = driver_report()
-        if reason := why_no_gpu(report):
-            return Availability(ok=False, reason=f"No GPU can be used: {reason.rstrip('.')}.", fix=GPU_ADVICE)
+        if without := why_no_gpu(report):
+            return Availability(ok=False, reason=without[0], fix=without[1])
         if not any(_is_served(gpu) for gpu in report["gpus"]):
             names = ", ".join(f"{gpu['name']} ({gpu['compute_capability']})" for gpu in report["gpus"])
             reason = f"TensorRT-RTX supports cards of compute capability 8.6, 8.9 and 12.0 or newer, not {names}."
