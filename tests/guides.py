@@ -99,7 +99,7 @@ def of_block(page: str, marks: frozenset[str], body: str) -> list[Shown]:
             if words[0] == "-e":
                 environment = words[1]
             words = words[2 if words[0] == "-e" else 1 :]
-        if words and words[0] in COMMANDS:
+        if words and words[0] in COMMANDS and not re.match(r"export \w+=", line):  # which is the shell's
             words = words[: words.index(">")] if ">" in words else words
             found.append(Shown(page, environment, tuple(word for word in words if word != "…"), marks))
     return found
