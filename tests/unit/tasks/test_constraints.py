@@ -1,6 +1,8 @@
 """The constraints that are committed: whole, in step with the requirements, and of no place in particular."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -56,3 +58,17 @@ def test_what_older_versions_are_needed_for_holds_nothing_else_back() -> None:
     """tritonclient takes protobuf below 7."""
     of_served, of_dev = (pinned(ENVIRONMENTS[name], (3, 13)) for name in ("served", "dev"))
     assert int(of_served["protobuf"].partition(".")[0]) < int(of_dev["protobuf"].partition(".")[0])
+
+
+def test_an_environment_that_cannot_be_resolved_is_named(tmp_path: Path) -> None:
+    """uv's answers are those of a stand-in: no version of pyarrow fits."""
+    (tmp_path / "uv").write_text('#!/bin/sh\ngrep -q pyarrow "$(eval echo \\${$#})" && exit 1\necho a==1\n')
+    (tmp_path / "uv").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    lock = [ROOT / "tasks" / "lock", "--check"]
+    done = subprocess.run(lock, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    names, states = zip(*(line.split(": ") for line in done.stdout.splitlines()), strict=True)
+    assert {name for one in names for name in one.partition(" on ")[0].split(", ")} == {*ENVIRONMENTS}
+    refused = [name for name, state in zip(names, states, strict=True) if state == "cannot be resolved"]
+    assert refused == ["parquet on Python 3.11", "parquet on Python 3.14"]
