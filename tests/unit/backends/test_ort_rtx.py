@@ -100,7 +100,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     found = OrtRtxBackend().availability()
     assert not found.ok
     assert "onnxruntime-ep-nv-tensorrt-rtx is not installed" in found.reason
-    assert "`pip install 'trt-workbench[ort-rtx]'`" in found.fix or " -e ort-rtx " in found.fix
+    assert "`pip install 'trt-workbench[ort-rtx]'`" in found.fix or " -e gpu-ort-rtx " in found.fix
 
 
 @pytest.mark.parametrize(

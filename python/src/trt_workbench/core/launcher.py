@@ -23,7 +23,7 @@ _WITHOUT_TASKS = {"build-native": "pip install ./cpp"}
 # The environments of pixi.toml that hold CUDA's stack: those made for cards of one compute capability, the usual one
 # first, and those for every card that CUDA 13 serves. test_launcher.py holds these tables to the manifest.
 _CARD_ENVIRONMENTS = {"12.0": ("rtx5090", "rtx5090-llm", "rtx5090-trt11"), "9.0": ("h200",)}
-_ANY_CARD = ("gpu", "gpu-llm", "gpu-trt11", "ort-rtx")
+_ANY_CARD = ("gpu", "gpu-llm", "gpu-trt11", "gpu-ort-rtx")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ _PACKAGES = {
     ),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
-        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200", "ort-rtx"),
+        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200", "gpu-ort-rtx"),
     ),
     "torch": _Package("pip install 'torch>=2.10'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
     "transformers": _Package(
@@ -52,7 +52,7 @@ _PACKAGES = {
     "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
     "ray": _Package("pip install 'trt-workbench[ray]'", ("ray",)),
     "pyarrow": _Package("pip install 'trt-workbench[parquet]'", ("parquet",)),
-    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("ort-rtx",)),
+    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("gpu-ort-rtx",)),
 }
 
 

@@ -70,7 +70,9 @@ def download_wheel(wheel: Wheel, folder: Path, index: str | None = None) -> Sour
         command += ["--index-url", index]
     environment = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
     command.append(wheel.requirement)
-    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    done = subprocess.run(
+        command, stdout=2, stderr=subprocess.PIPE, text=True, errors="replace", env=environment, check=False
+    )
     wheels = sorted(download.glob("*.whl"))
     if done.returncode or not wheels:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["pip downloaded no wheel"]
