@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from tests.fork_server import ForkServer
-from tests.texts import refused
+from tests.texts import held, refused
 
 from trt_workbench.core import files
 from trt_workbench.core.directory import RunDirectory, destination_of, finished_run, run_directory
 from trt_workbench.core.errors import UsageProblem
+
+ROOT = Path(__file__).parents[3]
 
 
 def make_run(target: Path, command: str = "eval-coco", **contents: str) -> Path:
@@ -276,9 +278,22 @@ def test_the_current_folder_is_not_replaced_below_the_user(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     with refused(UsageProblem):
         make_run(Path())
-    with refused(UsageProblem):
-        make_run(Path("/proc"))
     assert names(tmp_path) == []
+
+
+_NO_LOCK_FITS = """
+import os
+from pathlib import Path
+from trt_workbench.core.directory import run_directory
+os.getuid() or os.setuid(65534)
+with run_directory("bench", Path("/proc")):
+    pass
+"""
+
+
+def test_a_mount_point_is_refused_as_one_where_no_lock_fits_beside_it(fork_server: ForkServer) -> None:
+    """As the volume of a container for a user who is not root."""
+    held(fork_server.run(_NO_LOCK_FITS).stderr.splitlines()[-1])
 
 
 def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
@@ -290,13 +305,28 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
     assert names(tmp_path) == ["real", "run"]
 
 
-def test_a_finished_run_that_cannot_be_moved_is_kept(tmp_path: Path) -> None:
-    with run_directory("bench", tmp_path / "run") as run:
-        (run.path / "records.jsonl").write_text("measured")
-        (tmp_path / "run").write_text("somebody else's file")
-        with refused(UsageProblem):
-            run.commit("complete")
-    assert (run.path / "records.jsonl").read_text() == "measured"
+# As a user: root may read anywhere.
+_NOT_MOVED = """
+import sys
+from pathlib import Path
+from tests.fuzz.surroundings import obey_permissions
+from trt_workbench.core.directory import run_directory
+from trt_workbench.core.errors import UsageProblem
+obey_permissions()
+with run_directory("bench", Path(sys.argv[1])) as run:
+    (run.path / "records.jsonl").write_text("measured")
+    Path(sys.argv[1]).write_text("somebody else's file")
+    try:
+        run.commit("complete")
+    except UsageProblem as error:
+        print(error, (run.path / "records.jsonl").read_text(), sep="\\n")
+"""
+
+
+def test_a_finished_run_that_cannot_be_moved_is_kept(tmp_path: Path, fork_server: ForkServer) -> None:
+    done = fork_server.run(_NOT_MOVED, tmp_path / "run", env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    held(done.stdout)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -78,6 +78,7 @@ class RunDirectory:
         _finished = None
         try:
             self.destination.parent.mkdir(parents=True, exist_ok=True)
+            _require_ours(self.destination, self._command)  # first: no lock may fit beside a volume of a container
             if not self._lock.acquire():
                 raise UsageProblem(
                     "Another process is writing this run or resuming it; wait until it ends, or choose another "
@@ -162,7 +163,6 @@ class RunDirectory:
 
     def _carry_over(self) -> None:
         """Take the user's own files of the destination into the staging folder, as further names of the same files."""
-        shutil.copymode(self.destination, self.path)
         for entry in self.destination.iterdir():
             if entry.name in ARTEFACTS or os.path.lexists(self.path / entry.name):
                 continue
@@ -170,6 +170,7 @@ class RunDirectory:
                 shutil.copytree(entry, self.path / entry.name, symlinks=True, copy_function=_link)
             else:
                 _link(str(entry), str(self.path / entry.name))
+        shutil.copymode(self.destination, self.path)
 
     def _restore(self) -> None:
         """Give an earlier run its name back, which a process that was killed while replacing it left without."""
