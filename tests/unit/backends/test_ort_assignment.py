@@ -1,10 +1,13 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
 import onnxruntime as ort
+import pytest
 from tests.texts import refused
 from tests.unit.backends.small_models import linear, reshaped
 
+from trt_workbench.backends.ort import bound
 from trt_workbench.backends.ort.partitions import (
     RECORD_ENTRY,
     AssignedGroup,
@@ -12,7 +15,7 @@ from trt_workbench.backends.ort.partitions import (
     check_assignment,
     read_assignment,
 )
-from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.errors import CheckFailed, ComponentMissing
 from trt_workbench.model.shape_nodes import shape_nodes
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -100,3 +103,17 @@ def test_shape_nodes_read_sizes_and_constants_alone(tmp_path: Path) -> None:
     # without names, an operator counts only if each of its nodes computes shapes
     graph.node.add(op_type="Concat", input=["x"], output=["z"])
     assert shape_nodes(graph) == {("Shape", ""), ("Gather", ""), ("Unsqueeze", "")}
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [("get_provider_graph_assignment_info", read_assignment), ("get_input_memory_infos", bound._read_on_host)],
+)
+def test_a_method_that_an_older_onnx_runtime_lacks_is_named_with_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, use: Callable[[ort.InferenceSession], object]
+) -> None:
+    """As 1.21 does, which a chosen stack may hold."""
+    session = ort.InferenceSession(linear(tmp_path / "m.onnx"), providers=[CPU])
+    monkeypatch.delattr(next(kind for kind in type(session).__mro__ if name in vars(kind)), name)
+    with refused(ComponentMissing):
+        use(session)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_workbench.backends.base import Session, closed
-from trt_workbench.backends.ort.common import tensor_spec, translated
+from trt_workbench.backends.ort.common import method, tensor_spec, translated
 from trt_workbench.backends.ort.shapes import OutputShapes
 from trt_workbench.backends.ort.slot import Binding, Slot
 from trt_workbench.backends.ort.state import SessionState, state_pairs
@@ -162,7 +162,7 @@ class BoundSession(Session):
 
 def _read_on_host(session: ort.InferenceSession) -> frozenset[str]:
     """Return the inputs whose first consumer reads them in host memory, as a node on the CPU does."""
-    infos = zip(session.get_inputs(), session.get_input_memory_infos(), strict=True)
+    infos = zip(session.get_inputs(), method(session, "get_input_memory_infos")(), strict=True)
     return frozenset(node.name for node, info in infos if info.name in _HOST_MEMORY)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.environment import available_processors
-from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.core.stack import is_chosen
 
 if TYPE_CHECKING:
@@ -60,6 +60,15 @@ def too_old(version: str) -> str:
     if release(version) >= release(MINIMUM_VERSION) or is_chosen():
         return ""
     return f"onnxruntime {version} is older than {MINIMUM_VERSION}."
+
+
+def method(session: ort.InferenceSession, name: str) -> Callable[..., Any]:
+    """Return a method of a session. Raises ComponentMissing where this ONNX Runtime, of a chosen stack, lacks it."""
+    found: Callable[..., Any] | None = getattr(session, name, None)
+    if found is None:
+        version = import_module("onnxruntime").__version__
+        raise ComponentMissing(f"onnxruntime {version} has no {name}, which is needed here; {MINIMUM_VERSION} has it.")
+    return found
 
 
 def cuda_major(ort: Any) -> int | None:

@@ -12,7 +12,14 @@ import onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import OrtBackend
-from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
+from trt_workbench.backends.ort.common import (
+    CPU_PROVIDER,
+    CUDA_PROVIDER,
+    TENSORRT_PROVIDER,
+    method,
+    session_config,
+    translated,
+)
 from trt_workbench.backends.ort.libraries import preload
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem, did_you_mean
@@ -71,7 +78,7 @@ def read_assignment(session: ort.InferenceSession) -> Assignment:
     return Assignment(
         tuple(
             AssignedGroup(group.ep_name, tuple(_key(node) for node in group.get_nodes()))
-            for group in session.get_provider_graph_assignment_info()
+            for group in method(session, "get_provider_graph_assignment_info")()
         )
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trt_workbench.backends.base import TensorSpec, check_index, closed
+from trt_workbench.backends.ort.common import method
 from trt_workbench.backends.ort.shapes import OutputShapes, Shapes
 from trt_workbench.backends.ort.state import SessionState
 
@@ -238,7 +239,7 @@ class Slot:
         ):
             _, oldest = self._buffers.popitem(last=False)
             if self._binding and self._binding.cuda_graph and self._session:
-                self._session.release_captured_graph(oldest.graph)
+                method(self._session, "release_captured_graph")(oldest.graph)
 
     def _made(self, shapes: Shapes, on_device: bool) -> _Buffers:
         import numpy as np
