@@ -32,7 +32,7 @@ _USUAL_SIGNALS = {
 }
 # What a user or a task has set for commands. Git sets its own for a hook, such as one that runs the tests.
 _OF_THE_USER = {
-    *("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "INIT_CWD"),
+    *("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "INIT_CWD", "FORCE_COLOR"),
     *("TRTW_ROOT", "TRTW_SERVER_TOKEN", "TRTW_STACK", "TRTW_TASKS_RUN", "TRTW_TMP"),
 }
 _NEEDS_TORCH = r'pytest\.importorskip\("torch"\)'
@@ -73,6 +73,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and ("llm_folder" in item.fixturenames or _asks_for_torch(item.function)):
             item.add_marker(pytest.mark.torch)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a module's generators draw the same numbers in each of its tests, whichever ran before."""
+    if isinstance(item, pytest.Function):
+        for generator in _generators(item.module.__name__):
+            bits = generator.bit_generator
+            bits.state = type(bits)(bits.seed_seq).state
+
+
+@cache
+def _generators(module: str) -> list[Any]:
+    import numpy as np
+
+    return [value for value in vars(sys.modules[module]).values() if isinstance(value, np.random.Generator)]
 
 
 def pytest_collection_finish() -> None:
