@@ -13,6 +13,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.engine.profiles import Profile
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 V10 = {"tensorrt": "101601", "onnxruntime": "1.31.1"}
@@ -113,6 +114,31 @@ def test_one_cache_folder_for_everything_that_changes_an_engine(model: Path, tmp
     different.append(plan(model, trt_int8_calibration_table_name=str(table)))
     assert len({folder(made) for made in different}) == len(different)
     assert folder(plan(model)) == folder(plan(model, trt_detailed_build_log=True))
+
+
+def profiles(made: LoadRequest) -> dict[str, str]:
+    return {name: value for name, value in made.providers[0][1].items() if "_profile_" in name}
+
+
+def test_one_engine_is_built_for_the_shapes_that_the_caller_will_use(model: Path, tmp_path: Path) -> None:
+    assert profiles(plan(model, max_batch=8)) == {**SHAPES, "trt_profile_opt_shapes": "x:8x4"}
+    ranges = Profile.model_validate("x:1x4/4x4/8x4")
+    asked = SessionOptions(shapes=ranges, extra={"max_batch": 2})
+    assert profiles(OrtTrtBackend().request(model, asked, V10)) == SHAPES
+    assert plan(model, max_batch=8).provenance["cache_key"] != plan(model, max_batch=4).provenance["cache_key"]
+    # what the user names counts, and a fixed model has no range
+    assert profiles(plan(model, max_batch=2, **SHAPES)) == SHAPES
+    assert profiles(plan(linear(tmp_path / "fixed.onnx", batch=2), max_batch=8)) == {}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "extra"), [("x:1x4/4x4/8x4", {"allow_fallback": True}), ("y:3", {}), ("x:1x4/4x4/8x4,y=3", {})]
+)
+def test_without_a_range_of_each_dynamic_input_the_provider_looks_for_itself(
+    model: Path, shapes: str, extra: dict[str, Any]
+) -> None:
+    asked = SessionOptions(shapes=Profile.model_validate(shapes), extra=extra)
+    assert profiles(OrtTrtBackend().request(model, asked, V10)) == {}
 
 
 def test_a_chosen_cache_folder_is_kept(model: Path) -> None:

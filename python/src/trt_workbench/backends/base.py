@@ -286,8 +286,10 @@ class Backend(abc.ABC):
         precisions: that it can be asked for, "fp32" being a model as it was exported; empty where `check_precision` or
             the load decides.
         devices: "cpu", "cuda" or both: what sessions can compute on.
-        plans: whether it executes TensorRT engines through the native core: it builds them for ranges of shapes, and
-            takes the fields of `BuildSettings` and `RunnerChoice` as options.
+        plans: whether it executes TensorRT engines through the native core, and takes the fields of `BuildSettings` and
+            `RunnerChoice` as options.
+        ranges: whether it builds for ranges of shapes: for `SessionOptions.shapes`, or for batches of 1 to the option
+            `max_batch`.
         times_kernels: whether loading chooses kernels by timing them, so that nothing else should use the GPU then.
         state: whether the option `state` keeps tensors on its device between calls.
         language: whether it loads a language model from the model's own folder, by `load_language`; every other backend
@@ -301,6 +303,7 @@ class Backend(abc.ABC):
     precisions: ClassVar[tuple[str, ...]] = ()
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     plans: ClassVar[bool] = False
+    ranges: ClassVar[bool] = False
     times_kernels: ClassVar[bool] = False
     state: ClassVar[bool] = False
     language: ClassVar[bool] = False

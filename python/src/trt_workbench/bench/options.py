@@ -98,7 +98,7 @@ def session_options(point: Point, model: Path, ranges: Ranges, contract: Path | 
     if point.concurrency > 1 and point.work.kind == STREAM:
         raise UsageProblem(f"Scenarios of kind {STREAM} do not support concurrency; batch is the number of streams.")
     extra = _without_shape(point)
-    if not get_backend(point.backend).plans:
+    if not get_backend(point.backend).ranges:
         return _asked(point, extra)
     is_dynamic = point.options.get("profile_shape") == "dynamic"
     return _asked(point, extra, _profile(point, model, ranges if is_dynamic else {}, contract))
@@ -107,7 +107,7 @@ def session_options(point: Point, model: Path, ranges: Ranges, contract: Path | 
 def _without_shape(point: Point) -> dict[str, Any]:
     """Return the options that the backend itself knows."""
     extra = dict(point.options)
-    shape = extra.pop("profile_shape", "static") if get_backend(point.backend).plans else "static"
+    shape = extra.pop("profile_shape", "static") if get_backend(point.backend).ranges else "static"
     if shape not in ("static", "dynamic"):
         raise UsageProblem(f"profile_shape must be static or dynamic, not {shape!r}.")
     return extra

@@ -185,11 +185,11 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
     extra: dict[str, Any] = {"state": dict(zip(after, before, strict=True))}
-    if not traits.plans:
-        return SessionSlots(backend.load(graph.path, _options(choice, source, extra=extra)), graph)
-    single = source.graph("step", slots=capacity, batch=batch)
     lengths = ShapeRange(min=(batch, 1), opt=(batch, prompt), max=(batch, prompt))
     shapes = Profile(shapes={"input_ids": lengths})
+    if not traits.plans:
+        return SessionSlots(backend.load(graph.path, _options(choice, source, shapes, extra)), graph)
+    single = source.graph("step", slots=capacity, batch=batch)
     with several_builds(), ExitStack() as opened:
         prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, shapes, extra)))
         # profiles of the options or their settings file are for prompts: a step has one shape

@@ -246,7 +246,8 @@ class Opened:
 
     def _shapes(self) -> Profile | None:
         """Return the ranges that a build is for."""
-        if not self._request.runs_plans or self._request.target.suffix != MODEL_SUFFIX or self.graph is None:
+        backend = require_backend(self._request.backend, self._request.target.suffix)
+        if not backend.ranges or self._request.target.suffix != MODEL_SUFFIX or self.graph is None:
             return None
         inputs = self.graph.facts.inputs
         specs = [TensorSpec.of(tensor) for tensor in inputs]

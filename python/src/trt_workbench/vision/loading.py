@@ -30,7 +30,7 @@ def session_options(request: CocoRequest, backend: Backend, on_note: Callable[[s
         processors = request.threads or available_processors()
         concurrency = min(_MOST_CONCURRENT, processors) if backend.devices == ("cpu",) else 1
     # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
-    extra = {"max_batch": batch_size(request, backend)} if backend.plans and not request.shapes else {}
+    extra = {"max_batch": batch_size(request, backend)} if backend.ranges and not request.shapes else {}
     return SessionOptions(
         threads=request.threads,
         concurrency=concurrency,

@@ -20,7 +20,7 @@ from trt_workbench.vision.tasks.registry import task_of
 def single_options(settings: PredictSettings, backend: Backend, note: Note | None) -> SessionOptions:
     """Return how a model is loaded that is given single images."""
     # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
-    extra = {"max_batch": 1} if backend.plans else {}
+    extra = {"max_batch": 1} if backend.ranges else {}
     extra = with_flags({**extra, **settings.options}, backend.url_option(settings.url))
     return SessionOptions(threads=settings.threads, precision=settings.precision, extra=extra, note=note)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime as ort
 
+    from trt_workbench.engine.profiles import Profile
     from trt_workbench.model.shape_nodes import NodeKey
 
 # Options of every session on a GPU; they are ours, not a provider's.
@@ -47,6 +48,16 @@ def provider_options(names: Iterable[str], extra: Mapping[str, Any]) -> dict[str
     A boolean is True or False: TensorRT's provider takes no other word, the others take 1 and 0 as well.
     """
     return {name: str(extra[name]) for name in names if extra[name] is not None}
+
+
+def profile_options(prefix: str, separator: str, profile: Profile) -> dict[str, str]:
+    """Return the options of a provider that names ranges of shapes, such as trt_profile_min_shapes=x:1x4,y:1."""
+    return {
+        f"{prefix}_profile_{end}_shapes": separator.join(
+            f"{name}:{'x'.join(map(str, getattr(shape, end)))}" for name, shape in profile.shapes.items()
+        )
+        for end in ("min", "opt", "max")
+    }
 
 
 def checked_options(backend: str, table: Mapping[str, Option], options: SessionOptions) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import INT32, SIZE, Option, checked_extra
@@ -15,7 +15,7 @@ from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precisio
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts, session_config, translated
 from trt_workbench.backends.ort.cpu import OrtCpuBackend, OrtCpuSession
-from trt_workbench.backends.ort.gpu import provider_options, shape_keys
+from trt_workbench.backends.ort.gpu import profile_options, provider_options, shape_keys
 from trt_workbench.backends.ort.partitions import RECORD_ENTRY, check_assignment, read_assignment
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.counts import counted
@@ -24,9 +24,6 @@ from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.launcher import package, task
 from trt_workbench.core.settings import parts
 from trt_workbench.core.workers import WorkerFailure, ask_python
-
-if TYPE_CHECKING:
-    from trt_workbench.engine.profiles import Profile
 
 RTX_PROVIDER = "NvTensorRTRTXExecutionProvider"
 PACKAGE = "onnxruntime_ep_nv_tensorrt_rtx"
@@ -131,7 +128,7 @@ class OrtRtxBackend(Backend):
         loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
         provider = provider_options(PROVIDER_OPTIONS, extra)
         if options.shapes and not any(extra[name] for name in _SHAPES):
-            provider |= _ranges(options.shapes)
+            provider |= profile_options("nv", ";", options.shapes)
         return LoadRequest(
             backend=self.name,
             model=loaded,
@@ -247,13 +244,3 @@ def _register(ort: Any) -> None:
         ort.register_execution_provider_library(RTX_PROVIDER, plugin.get_library_path())
     except Exception as error:
         raise ComponentMissing(f"TensorRT-RTX's provider cannot be loaded ({error}).") from error
-
-
-def _ranges(profile: Profile) -> dict[str, str]:
-    """Return a profile in the provider's words."""
-    return {
-        f"nv_profile_{end}_shapes": ";".join(
-            f"{name}:{'x'.join(map(str, getattr(shape, end)))}" for name, shape in profile.shapes.items()
-        )
-        for end in ("min", "opt", "max")
-    }

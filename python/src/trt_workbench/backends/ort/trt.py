@@ -13,7 +13,7 @@ from trt_workbench.backends.extra_options import INT16, INT32, SIZE, Option
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
-from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_options
+from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, profile_options, provider_options
 from trt_workbench.backends.ort.libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem
@@ -90,6 +90,10 @@ LEFT_OUT = frozenset(
         "trt_load_user_initializer",
     }
 )
+# Ours: what the provider is told is a profile.
+_OWN_OPTIONS: Mapping[str, Option] = {
+    "max_batch": Option(int, minimum=1, maximum=INT32, help="Largest batch, where only the batch is dynamic."),
+}
 PROFILE_OPTIONS = ("trt_profile_min_shapes", "trt_profile_opt_shapes", "trt_profile_max_shapes")
 
 
@@ -118,6 +122,7 @@ class OrtTrtBackend(OrtBackend):
     precisions: ClassVar[tuple[str, ...]] = ("fp32", *_FLAGS)
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     gpu_option: ClassVar[str | None] = "device_id={}"
+    ranges: ClassVar[bool] = True
     times_kernels: ClassVar[bool] = True
     state: ClassVar[bool] = True
     provider: ClassVar[str] = TENSORRT_PROVIDER
@@ -129,7 +134,7 @@ class OrtTrtBackend(OrtBackend):
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
         super().check_options(options)
-        checked_options(self.name, TRT_OPTIONS, options)
+        checked_options(self.name, {**TRT_OPTIONS, **_OWN_OPTIONS}, options)
 
     def request(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadRequest:
         """Return the settings for a session. Needs neither TensorRT nor a GPU.
@@ -145,7 +150,7 @@ class OrtTrtBackend(OrtBackend):
         from trt_workbench.backends.simulation import refuse_formats
         from trt_workbench.model.opened import Model
 
-        extra = checked_options(self.name, TRT_OPTIONS, options)
+        extra = checked_options(self.name, {**TRT_OPTIONS, **_OWN_OPTIONS}, options)
         opened = Model.open(model)
         release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
         refuse_formats(self.name, opened, names(lambda one: one.is_built_by(release)))
@@ -153,7 +158,7 @@ class OrtTrtBackend(OrtBackend):
         loaded, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()
-        provider = provider_options(TRT_OPTIONS, extra)
+        provider = _profile(extra, opened, options) | provider_options(TRT_OPTIONS, extra)
         if extra["trt_cuda_graph_enable"] is None:
             provider["trt_cuda_graph_enable"] = str(extra["cuda_graph"])
         digest = _cache_key(opened, provider, options, versions or {})
@@ -213,6 +218,22 @@ class OrtTrtBackend(OrtBackend):
         if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
             raise UsageProblem(f"{asked} was requested, but {flag} forbids it; omit one of them.")
         return loaded, record
+
+
+def _profile(extra: Mapping[str, Any], model: Model, options: SessionOptions) -> dict[str, str]:
+    """Return the options for the shapes that the caller will use; else the provider builds again at each new shape.
+
+    Empty where no range is known of each dynamic input, where values decide shapes, and with `allow_fallback`: what
+    TensorRT takes may then begin at tensors inside the model, of which it wants ranges too.
+    """
+    from trt_workbench.engine.profiles import batch_profile
+
+    inputs = [(tensor.name, tensor.shape) for tensor in model.facts.inputs]
+    dynamic = {name for name, shape in inputs if not all(isinstance(dim, int) for dim in shape or (None,))}
+    profile = options.shapes or (batch_profile(inputs, extra["max_batch"]) if extra["max_batch"] else None)
+    if not (profile and dynamic) or not dynamic <= profile.shapes.keys() or profile.values or extra["allow_fallback"]:
+        return {}
+    return profile_options("trt", ",", profile)
 
 
 def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:

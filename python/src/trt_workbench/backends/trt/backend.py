@@ -88,6 +88,7 @@ class TrtBackend(Backend):
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", *PLAN_SUFFIXES)
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     plans: ClassVar[bool] = True
+    ranges: ClassVar[bool] = True
     times_kernels: ClassVar[bool] = True
     state: ClassVar[bool] = True
 
