@@ -15,22 +15,38 @@ from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile
 
 from .conftest import SAMPLES
 
-# What stands in for ncu: it keeps its arguments, runs the program, writes the sample where the log belongs.
+# What stand in for ncu and nsys: they keep their arguments, run the program, and end as it does.
 STAND_IN = f"""#!{sys.executable}
-import json, pathlib, shutil, subprocess, sys
+import argparse, json, pathlib, sqlite3, shutil, subprocess, sys
 arguments = sys.argv[1:]
-here = pathlib.Path(__file__).parent
-(here / "arguments.json").write_text(json.dumps(arguments))
-program = arguments[arguments.index({sys.executable!r}):] if {sys.executable!r} in arguments else None
-code = subprocess.run(program).returncode if program else 0
-if "--log-file" in arguments:
-    shutil.copy({str(SAMPLES / "ncu-raw.csv")!r}, arguments[arguments.index("--log-file") + 1])
-for argument in arguments:
-    if argument.startswith("--output=") and not code:
-        pathlib.Path(argument.removeprefix("--output=") + ".nsys-rep").touch()
-if "stats" in arguments:
-    report = arguments[arguments.index("--report") + 1]
-    sys.stdout.write(pathlib.Path({str(SAMPLES)!r}, "nsys-" + report + ".csv").read_text())
+here = pathlib.Path(__file__)
+here.with_name("arguments.json").write_text(json.dumps(arguments))
+program = arguments[arguments.index({sys.executable!r}):]
+own = arguments[:-len(program)]
+"""
+NCU_STAND_IN = f"""{STAND_IN}
+code = subprocess.run(program).returncode
+shutil.copy({str(SAMPLES / "ncu-raw.csv")!r}, own[own.index("--log-file") + 1])
+sys.exit(code)
+"""
+# As 2022.4 and 2023.4 do: an unknown option ends it, a recording is there however the program ended, and tables alone
+# where --export asks for them.
+NSYS_STAND_IN = f"""{STAND_IN}
+known = ("trace", "sample", "cpuctxsw", "cuda-graph-trace", "capture-range", "capture-range-end", "force-overwrite")
+parser = argparse.ArgumentParser(allow_abbrev=False)
+parser.add_argument("command", choices=["profile"])
+for name in (*known, "export", "output"):
+    parser.add_argument(f"--{{name}}", required=name == "output")
+try:
+    chosen = parser.parse_args(own)
+except SystemExit:
+    sys.exit(1)
+code = subprocess.run(program).returncode
+print("Generated:")
+pathlib.Path(chosen.output + ".nsys-rep").touch()
+if chosen.export == "sqlite":
+    tables = pathlib.Path({str(SAMPLES / "nsys-2022.4.sql")!r}).read_text()
+    sqlite3.connect(chosen.output + ".sqlite").executescript(tables)
 sys.exit(code)
 """
 
@@ -40,8 +56,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on the PATH with executables in place of both tools."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("ncu", "nsys"):
-        (folder / name).write_text(STAND_IN)
+    for name, text in (("ncu", NCU_STAND_IN), ("nsys", NSYS_STAND_IN)):
+        (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
@@ -118,19 +134,22 @@ def test_ncu_records_and_the_exact_command_is_told(quiet: Path, tmp_path: Path, 
 
 
 @pytest.mark.usefixtures("quiet")
-def test_nsys_records_and_its_summaries_are_joined(tmp_path: Path, fp16: list[Operation]) -> None:
+def test_nsys_records_and_its_recording_is_read(tmp_path: Path, fp16: list[Operation]) -> None:
     recording, said = capture(tmp_path)
     kernels = recording.nsys(fp16, "against")
     assert {kernel.side for kernel in kernels} == {"against"}
-    assert sum(kernel.total_ms for kernel in kernels) == pytest.approx(1.0)
+    assert sum(kernel.total_ms for kernel in kernels) == pytest.approx(0.104)
     assert len([kernel for kernel in kernels if kernel.layer]) == 4
-    assert [" stats --report " in text for text in said] == [False, True, True]
+    assert said == recording.commands
+    assert {"nsys.log", "nsys.nsys-rep", "nsys.sqlite"} <= {path.name for path in (tmp_path / "captures").iterdir()}
 
 
 @pytest.mark.usefixtures("tools")
 def test_what_fails_in_the_recorded_process_is_told_as_it_was(tmp_path: Path) -> None:
     with refused(UsageProblem):
         capture(tmp_path)[0].ncu([], "target")
+    with refused(UsageProblem):
+        capture(tmp_path)[0].nsys([], "target")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +176,7 @@ def test_a_tool_that_hangs_is_stopped_with_its_children(quiet: Path, tmp_path: P
 
 
 def test_nsys_without_a_recording_is_told(quiet: Path, tmp_path: Path) -> None:
-    replace(quiet / "nsys", "pass")
+    """As where the program never came to the region that is recorded, or nsys lacks a library of its own."""
+    replace(quiet / "nsys", "print('Generated:')")
     with refused(ComponentMissing):
         capture(tmp_path)[0].nsys([], "target")

@@ -1,49 +1,69 @@
 """What Nsight Systems and Nsight Compute print, made into kernels, layers and nodes."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from tests.texts import refused
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.profile import csv_tables as nsys_stats
 from trt_workbench.profile import ncu_raw
-from trt_workbench.profile.csv_tables import LayerIndex, nanoseconds, number, read_table
 from trt_workbench.profile.document import Kernel, read_records
+from trt_workbench.profile.launches import LayerIndex, read_nsys
+from trt_workbench.profile.ncu_raw import nanoseconds, number, read_table
 
 from .conftest import SAMPLES, sample
 
 REFORMAT = "Reformatting CopyNode for Input Tensor 0 to /conv1/Conv + /relu1/Relu"
 
 
-def nsys_kernels(layers: list[Operation], *, ranges: bool = True) -> list[Kernel]:
-    found = sample("nsys-nvtx_kern_sum.csv") if ranges else None
-    return nsys_stats.read_kernels(sample("nsys-cuda_gpu_kern_sum.csv"), found, LayerIndex(layers))
+CONV = "sm80_xmma_fprop_implicit_gemm_f16f16<(int)64, (bool)1>(const Params &)"
+VERSIONS = ("2022.4", "2023.4")
 
 
-def test_nsys_kernels_belong_to_layers_and_nodes(fp16: list[Operation]) -> None:
-    kernels = {(kernel.name.partition("<")[0], kernel.layer): kernel for kernel in nsys_kernels(fp16)}
-    conv = kernels["sm80_xmma_fprop_implicit_gemm_f16f16", "/conv1/Conv + /relu1/Relu"]
-    assert (conv.launches, conv.total_ms, conv.mean_ms) == (20, 0.4, 0.02)
-    assert conv.onnx_nodes == ["/conv1/Conv", "/relu1/Relu"]
-    assert kernels["sm80_xmma_fprop_implicit_gemm_f16f16", "/conv2/Conv"].total_ms == 0.24
-    assert kernels["generatedNativePointwise", "PWN(PWN(/act/Sigmoid), /act/Mul)"].launches == 20
+def nsys_kernels(folder: Path, layers: list[Operation], version: str = "2023.4", change: str = "") -> list[Kernel]:
+    recording = folder / f"nsys {version}.sqlite"
+    with closing(sqlite3.connect(recording)) as database:
+        database.executescript(sample(f"nsys-{version}.sql") + change)
+    return read_nsys(recording, LayerIndex(layers))
 
 
-def test_nsys_launches_outside_of_layers_are_kept_without_one(fp16: list[Operation]) -> None:
-    reformats = [kernel for kernel in nsys_kernels(fp16) if "copyVectorizedKernel" in kernel.name]
-    assert [(kernel.layer, kernel.launches, kernel.total_ms) for kernel in reformats] == [
-        (REFORMAT, 20, 0.14),
-        (None, 20, 0.1),
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_recording_of_nsys_gives_its_kernels_by_layer(version: str, tmp_path: Path, fp16: list[Operation]) -> None:
+    """Kernel names hold quotes and commas; one launch is outside of layers, one in another thread, one elsewhere."""
+    kernels = nsys_kernels(tmp_path, fp16, version)
+    assert [(one.name.partition("<")[0], one.layer, one.launches, one.total_ms) for one in kernels] == [
+        ("sm80_xmma_fprop_implicit_gemm_f16f16", "/conv1/Conv + /relu1/Relu", 2, 0.04),
+        ("sm80_xmma_fprop_implicit_gemm_f16f16", "/conv2/Conv", 2, 0.024),
+        ("void genericReformat::copyVectorizedKernel", REFORMAT, 2, 0.014),
+        ('weird "quoted", kernel', "PWN(PWN(/act/Sigmoid), /act/Mul)", 2, 0.012),
+        ("void genericReformat::copyVectorizedKernel", None, 2, 0.01),
+        ("sm80_xmma_fprop_implicit_gemm_f16f16", None, 2, 0.004),
     ]
+    assert kernels[0].name == CONV
+    assert (kernels[0].mean_ms, kernels[0].onnx_nodes) == (0.02, ["/conv1/Conv", "/relu1/Relu"])
 
 
-def test_nsys_keeps_the_sum_with_and_without_ranges(fp16: list[Operation]) -> None:
-    for ranges in (True, False):
-        kernels = nsys_kernels(fp16, ranges=ranges)
-        assert sum(kernel.total_ms for kernel in kernels) == pytest.approx(1.0)
-        assert sum(kernel.share or 0 for kernel in kernels) == pytest.approx(1.0)
-        assert sum(kernel.launches for kernel in kernels) == 100
-    assert {kernel.layer for kernel in nsys_kernels(fp16, ranges=False)} == {None}
+@pytest.mark.parametrize(
+    "lacking", ["DROP TABLE NVTX_EVENTS;", "DROP TABLE NVTX_EVENTS; DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME;"]
+)
+def test_a_recording_without_ranges_keeps_the_sum(lacking: str, tmp_path: Path, fp16: list[Operation]) -> None:
+    """nsys exports no table for what was not recorded."""
+    kernels = nsys_kernels(tmp_path, fp16, change=lacking)
+    assert sum(one.total_ms for one in kernels) == pytest.approx(0.104)
+    assert sum(one.share or 0 for one in kernels) == pytest.approx(1.0)
+    assert sum(one.launches for one in kernels) == 12
+    assert {one.layer for one in kernels} == {None}
+
+
+def test_a_recording_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with refused(UsageProblem):
+        nsys_kernels(tmp_path, [], change="DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;")
+    (tmp_path / "nsys.sqlite").write_bytes(b"SQLite format 3\0 and no more")
+    with refused(UsageProblem):
+        read_nsys(tmp_path / "nsys.sqlite", LayerIndex([]))
 
 
 def test_ncu_launches_of_one_layer_form_one_kernel(fp16: list[Operation]) -> None:
@@ -111,8 +131,6 @@ def test_a_layers_name_may_hold_colons() -> None:
 def test_output_without_a_table_is_told_with_the_line_that_says_why(text: str) -> None:
     with refused(UsageProblem):
         ncu_raw.read_kernels(text, LayerIndex([]))
-    with refused(UsageProblem):
-        nsys_stats.read_kernels("Processing [x.sqlite]...\nSKIPPED: no CUDA kernel data\n", None, LayerIndex([]))
 
 
 def test_units_and_figures() -> None:
@@ -122,11 +140,6 @@ def test_units_and_figures() -> None:
         nanoseconds(1.0, "byte")
     assert number("10,196,000") == 10196000.0
     assert number("n/a") is None
-
-
-def test_a_table_ends_where_its_rows_do() -> None:
-    rows = read_table('noise\na,b\n1,"x, y"\n2,z\n\nProcessing the next\n3,4\n', ("a", "b"), "it")
-    assert rows == [{"a": "1", "b": "x, y"}, {"a": "2", "b": "z"}]
 
 
 @pytest.mark.parametrize(
@@ -140,17 +153,17 @@ def test_a_table_ends_where_its_rows_do() -> None:
     ids=["own lines", "empty lines", "repeated header", "crlf"],
 )
 def test_what_stands_between_rows_does_not_end_a_table(text: str) -> None:
-    assert read_table(text, ("a", "b"), "it") == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+    assert read_table(text, ("a", "b")) == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
 
 
 @pytest.mark.parametrize("row", ["1", "1,2,3"])
 def test_a_row_that_does_not_fit_is_named(row: str) -> None:
     with refused(UsageProblem):
-        read_table(f"noise\na,b\n1,2\n{row}\n", ("a", "b"), "it")
+        read_table(f"noise\na,b\n1,2\n{row}\n", ("a", "b"))
 
 
 def test_a_quoted_cell_may_hold_line_breaks() -> None:
-    assert read_table('a,b\n"x\n\ny",2\n', ("a", "b"), "it") == [{"a": "x\n\ny", "b": "2"}]
+    assert read_table('a,b\n"x\n\ny",2\n', ("a", "b")) == [{"a": "x\n\ny", "b": "2"}]
 
 
 HEADER = (
@@ -206,9 +219,3 @@ def test_ncu_rows_of_several_processes_are_read(fp16: list[Operation]) -> None:
 def test_ncu_output_without_a_whole_kernel_is_an_error(text: str) -> None:
     with refused(UsageProblem):
         ncu_raw.read_kernels(text, LayerIndex([]))
-
-
-def test_nsys_output_without_a_kernel_is_an_error() -> None:
-    table = next(line for line in sample("nsys-cuda_gpu_kern_sum.csv").split("\n") if "Instances" in line)
-    with refused(UsageProblem):
-        nsys_stats.read_kernels(f"{table}\n", None, LayerIndex([]))

@@ -15,12 +15,10 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.endings import ended_how
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, error_of
 from trt_workbench.core.workers import python_command, run_to_end
-from trt_workbench.profile import csv_tables as nsys_stats
 from trt_workbench.profile import ncu_raw
-from trt_workbench.profile.csv_tables import LayerIndex
 from trt_workbench.profile.document import Kernel
+from trt_workbench.profile.launches import LayerIndex, read_nsys
 from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
-from trt_workbench.profile.nsight import nsys_stats as stats_command
 
 MODULE = "trt_workbench.profile.target"
 # Why a profiler may not see the device's counters: driver's setting, or a container without the capability.
@@ -66,18 +64,12 @@ class Capture:
 
     def nsys(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
         """Record with Nsight Systems and return the kernels. Raises as `ncu`."""
-        nsys = find_tool(NSYS)
         output = self._folder / "nsys"
-        self._run(NSYS, nsys_profile(nsys, output, self.program))
-        recording = output.with_suffix(".nsys-rep")
+        self._run(NSYS, nsys_profile(find_tool(NSYS), output, self.program))
+        recording = output.with_suffix(".sqlite")
         if not recording.is_file():
             raise ComponentMissing("Nsight Systems wrote no recording; its output is in nsys.log.")
-        kernels = self._run(NSYS, stats_command(nsys, recording, nsys_stats.KERNELS), name=nsys_stats.KERNELS)
-        command = stats_command(nsys, recording, nsys_stats.RANGES)
-        ranges = self._run(NSYS, command, name=nsys_stats.RANGES, may_fail=True)
-        # without any range in the recording, nsys says so instead of printing a table
-        found = ranges if "NVTX Range" in ranges else None
-        return nsys_stats.read_kernels(kernels, found, LayerIndex(operations), side)
+        return read_nsys(recording, LayerIndex(operations), side)
 
     def ncu(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
         """Record with Nsight Compute and return the kernels.
@@ -88,19 +80,11 @@ class Capture:
             DeviceFailure: the device failed, or the time is over.
         """
         log = self._folder / "ncu.csv"
-        self._run(NCU, ncu_profile(find_tool(NCU), log, self._settings.launches, self.program), log=log)
+        self._run(NCU, ncu_profile(find_tool(NCU), log, self._settings.launches, self.program), log)
         return ncu_raw.read_kernels(log.read_text(encoding="utf-8", errors="replace"), LayerIndex(operations), side)
 
-    def _run(
-        self,
-        tool: Tool,
-        command: list[str],
-        *,
-        name: str | None = None,
-        log: Path | None = None,
-        may_fail: bool = False,
-    ) -> str:
-        """Run a command, keep what it prints as `NAME.log`, and return its stdout."""
+    def _run(self, tool: Tool, command: list[str], log: Path | None = None) -> None:
+        """Run a command and keep what it prints as `TOOL.log`."""
         text = shlex.join(command)
         self.commands.append(text)
         self._settings.say(text)
@@ -110,8 +94,7 @@ class Capture:
         if ended.code is None:
             raise DeviceFailure(f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}")
         printed = ended.stdout + ended.stderr
-        kept = self._folder / f"{name or tool.command}.log"
-        kept.write_text(printed, encoding="utf-8")
+        (self._folder / f"{tool.command}.log").write_text(printed, encoding="utf-8")
         printed_and_logged = printed + (
             log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else ""
         )
@@ -121,14 +104,13 @@ class Capture:
                 f"{tool.title} is not permitted to read the GPU's counters ({_FORBIDDEN}); run as root, load the "
                 "driver with NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
             )
-        if ended.code and not may_fail:
+        if ended.code:
             last = next(
                 (line.strip() for line in reversed(printed_and_logged.splitlines()) if line.strip()),
                 "it printed nothing",
             )
             how = ended_how(ended.code)
             raise ComponentMissing(f"{tool.title} {how}: {last[:300].removesuffix('.')}. The command was: {text}")
-        return ended.stdout
 
     def _raise_failure(self) -> None:
         """Raise what the recorded process raised, if it failed."""

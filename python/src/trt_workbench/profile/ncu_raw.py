@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
-from trt_workbench.backends.profiling import Operation, Side
+from trt_workbench.backends.profiling import Side
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.profile.csv_tables import DOMAIN, LayerIndex, nanoseconds, number, read_table, telling
-from trt_workbench.profile.document import Kernel, kernels_with_shares
+from trt_workbench.profile.document import Kernel
+from trt_workbench.profile.launches import DOMAIN, Launch, LayerIndex, kernels_of
 
 DURATION = "gpu__time_duration.sum"
 # What shows why a kernel takes its time: how near compute, memory and DRAM are to their peaks, and how full the SMs.
@@ -30,18 +30,12 @@ _PUSH_POP = "Push/Pop_Range:"
 _RANGE = re.compile(rf'"({DOMAIN}:[^"]*)')
 # The content of columns right of the ranges: a row that was cut short or torn apart has other things there.
 _SHAPES = {"ID": re.compile(r"\d+"), "Block Size": re.compile(r"\(.*\)"), "Grid Size": re.compile(r"\(.*\)")}
-
-
-@dataclass(frozen=True)
-class _Launch:
-    name: str
-    layer: Operation | None
-    ns: float
-    metrics: Mapping[str, float]
+_REASON = re.compile(r"SKIPPED|ERROR|WARNING|No kernels")
+_PER_NS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 
 
 def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[Kernel]:
-    """Return the kernels of a capture, the longest first; launches of one kernel by one layer form one.
+    """Return the kernels of a capture, the longest first.
 
     Args:
         text: the table: a header, a line of units, a line a launch.
@@ -52,17 +46,14 @@ def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[K
         UsageProblem: there is no such table, a row does not fit its header, or no kernel was measured.
     """
     units: Mapping[str, str] = {}
-    groups: dict[tuple[str, str | None], list[_Launch]] = defaultdict(list)
-    for row in read_table(text, ("ID", "Kernel Name", DURATION), "ncu", free=_RANGE_COLUMN):
+    launches = []
+    for row in read_table(text, ("ID", "Kernel Name", DURATION)):
         # a line of units follows every header, and ncu may print one for each process
         if not row["ID"].strip():
             units = row
             continue
-        launch = _launch(row, units, layers)
-        groups[launch.name, launch.layer.name if launch.layer else None].append(launch)
-    if not groups:
-        raise UsageProblem(f"ncu measured no kernel between cudaProfilerStart and -Stop; it says: {telling(text)}")
-    return kernels_with_shares([_kernel(launches, side) for launches in groups.values()])
+        launches.append(_launch(row, units, layers))
+    return kernels_of(launches, "ncu", side, f"; it says: {_telling(text)}")
 
 
 def ranges_of(cell: str) -> list[str]:
@@ -70,7 +61,7 @@ def ranges_of(cell: str) -> list[str]:
     return _RANGE.findall(cell)
 
 
-def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> _Launch:
+def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> Launch:
     for column, shape in _SHAPES.items():
         if column in row and not shape.fullmatch(row[column].strip()):
             raise UsageProblem(
@@ -79,26 +70,93 @@ def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex
     ranges = [text for name, cell in row.items() if _PUSH_POP in name for text in ranges_of(cell)]
     metrics = {name: value for name in METRICS if (value := number(row.get(name, ""))) is not None}
     duration_ns = nanoseconds(metrics.pop(DURATION, 0.0), units.get(DURATION) or "ns")
-    return _Launch(row["Kernel Name"], layers.find(ranges), duration_ns, metrics)
+    return Launch(row["Kernel Name"], layers.find(ranges), duration_ns, metrics)
 
 
-def _kernel(launches: Sequence[_Launch], side: Side) -> Kernel:
-    first, total_ns = launches[0], sum(launch.ns for launch in launches)
-    return Kernel(
-        side=side,
-        tool="ncu",
-        name=first.name,
-        layer=first.layer.name if first.layer else None,
-        onnx_nodes=first.layer.onnx_nodes if first.layer else [],
-        launches=len(launches),
-        total_ms=total_ns / 1e6,
-        mean_ms=total_ns / 1e6 / len(launches),
-        metrics={name: _mean(name, launches) for name in METRICS if all(name in one.metrics for one in launches)},
-    )
+def read_table(text: str, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Return the rows of the first table that has all `columns`, by column name.
+
+    Lines of the tool's own (`==PROF== ...`), headers that are repeated and empty lines are no rows. The text of ranges
+    may break the quoting, and rows without ranges may lack their columns; in a row of another width than the header's
+    these columns share what the others leave.
+
+    Args:
+        text: what ncu printed; lines before the table's header are skipped.
+        columns: beginnings of column names that the header must have.
+
+    Raises:
+        UsageProblem: there is no such table; the message holds the line that says why, else the first. Or a row does
+            not fit the header; the message holds it and the number of its line.
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        names = next(csv.reader([line]), [])
+        if names and all(any(name.startswith(column) for name in names) for column in columns):
+            return _rows(lines, number + 1, names)
+    raise UsageProblem(f"ncu printed no table with the columns {', '.join(columns)}; it says: {_telling(text)}")
 
 
-def _mean(metric: str, launches: Sequence[_Launch]) -> float:
-    total_ns = sum(launch.ns for launch in launches)
-    if not total_ns:
-        return sum(launch.metrics[metric] for launch in launches) / len(launches)
-    return sum(launch.metrics[metric] * launch.ns for launch in launches) / total_ns
+def _telling(text: str) -> str:
+    """Return the line of a tool's output that says what went wrong, else the first, shortened."""
+    said = [line.strip() for line in text.split("\n") if line.strip()] or ["nothing"]
+    return next((line for line in said if _REASON.search(line)), said[0])[:200]
+
+
+def _rows(lines: Sequence[str], first: int, names: list[str]) -> list[dict[str, str]]:
+    # the tool's own lines may be anywhere
+    kept = [(number, line) for number, line in enumerate(lines[first:], first + 1) if not line.startswith("==")]
+    rows: list[dict[str, str]] = []
+    for place, cells in _records([line for _, line in kept]):
+        if not any(cell.strip() for cell in cells):
+            continue
+        fitted = _fitted(cells, names)
+        if fitted is None:
+            number, line = kept[place]
+            raise UsageProblem(
+                f"ncu printed {counted(len(cells), 'cell')} for {len(names)} columns, line {number}: {line[:300]}"
+            )
+        if fitted != names:
+            rows.append(dict(zip(names, fitted, strict=True)))
+    return rows
+
+
+def _records(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record with the place of its first line; a quoted cell may hold line breaks."""
+    reader = csv.reader(line + "\n" for line in lines)
+    place = 0
+    try:
+        for cells in reader:
+            yield place, cells
+            place = reader.line_num
+    except csv.Error as error:
+        raise UsageProblem(f"ncu printed invalid CSV ({error}): {lines[place][:300]}") from error
+
+
+def _fitted(cells: list[str], names: Sequence[str]) -> list[str] | None:
+    """Return one cell a column; None where it is not certain which cell belongs to which column."""
+    if len(cells) == len(names):
+        return cells
+    places = [place for place, name in enumerate(names) if _RANGE_COLUMN in name]
+    if not places:
+        return None
+    before, after = places[0], len(names) - places[-1] - 1
+    if len(cells) < before + after:
+        return None
+    shared = ",".join(cells[before : len(cells) - after])
+    return [*cells[:before], shared, *[""] * (places[-1] - places[0]), *cells[len(cells) - after :]]
+
+
+def number(text: str) -> float | None:
+    """Return a figure as the tools print it ("10,196,000", "97.03"); None for "n/a" and similar."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def nanoseconds(value: float, unit: str) -> float:
+    """Return a time in ns. Raises UsageProblem for a unit that is no time."""
+    try:
+        return value * _PER_NS[unit.strip().lower()]
+    except KeyError:
+        raise UsageProblem(f"The unit of time {unit!r} is unknown; expected one of {', '.join(_PER_NS)}.") from None

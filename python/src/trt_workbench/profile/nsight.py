@@ -63,7 +63,7 @@ def find_tool(tool: Tool) -> Path:
 
 
 def nsys_profile(nsys: Path, output: Path, program: Sequence[str]) -> list[str]:
-    """Return the command that records `program` between cudaProfilerStart and -Stop.
+    """Return the command that records `program` between cudaProfilerStart and -Stop, and exports it as SQLite.
 
     Nodes of CUDA graphs are traced one by one: as whole graphs their kernels would be missing.
 
@@ -74,14 +74,9 @@ def nsys_profile(nsys: Path, output: Path, program: Sequence[str]) -> list[str]:
     """
     return [
         str(nsys), "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node",
-        "--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--force-overwrite=true", f"--output={output}",
-        *program,
+        "--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--force-overwrite=true", "--export=sqlite",
+        f"--output={output}", *program,
     ]  # fmt: skip
-
-
-def nsys_stats(nsys: Path, recording: Path, report: str) -> list[str]:
-    """Return the command that prints one summary of a recording as CSV."""
-    return [str(nsys), "stats", "--report", report, "--format", "csv", "--output", "-", str(recording)]
 
 
 def ncu_profile(ncu: Path, log: Path, launches: int, program: Sequence[str]) -> list[str]:
