@@ -53,8 +53,8 @@ class ForkServer:
         self._starting = Lock()
 
     def popen(self, command: Sequence[str], *, stderr: IO[bytes], **streams: Any) -> Any:
-        """Stand in for `subprocess.Popen`: fork for a worker, and start a process for anything else."""
-        if _WORKER not in command:
+        """Stand in for `subprocess.Popen`: fork for a worker of this Python, and start a process for anything else."""
+        if command[0] != sys.executable or _WORKER not in command:
             return subprocess.Popen(command, stderr=stderr, **streams)
         requests, answers = os.pipe(), os.pipe()
         order = {"module": _WORKER, "arguments": command[command.index(_WORKER) :], "env": streams.get("env")}

@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 import pytest
+from tests.docker import can_mount
 from tests.fork_server import ForkServer
 from tests.in_app import trtw
 
@@ -69,11 +69,6 @@ try:
 finally:
     print("left:", os.listdir(runs))
 """
-
-
-def can_mount() -> bool:
-    command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize(

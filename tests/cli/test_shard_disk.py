@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests import faulty_backend
-from tests.cli.test_eval_coco_output import ON_ANOTHER_DISK, can_mount
+from tests.cli.test_eval_coco_output import ON_ANOTHER_DISK
+from tests.docker import can_mount
 from tests.fork_server import ForkServer
 from tests.in_app import stderr_of, stdout_of
 from tests.onnx_text import write_onnx

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import DOUBLES
+from tests.docker import docker
 from tests.fork_server import ForkServer
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
@@ -117,18 +118,16 @@ def test_what_only_the_new_stack_takes_is_a_result_of_a_record_too(stacks: Path,
     assert erf["reasons"][0].startswith("Only the new stack takes it; the old one: ")
 
 
-def container(folder: Path, does: str) -> str:
-    """Return the command of a container, which is a script that does something before it runs Python."""
-    script = folder / "container.sh"
-    script.write_text(f'{does}\nshift\nexec {sys.executable} "$@"\n')
-    return f"sh {script}"
+def container(folder: Path, *options: object, does: str = "") -> str:
+    """Return the command of a container that sees the folder, and does something before it runs Python."""
+    return docker(folder, "-v", f"{folder}:{folder}", *options, image=does)
 
 
 def test_a_stack_that_starts_no_more_refuses_nothing(models: Path) -> None:
     gone = models / "gone"
     does = f"[ -e {gone} ] && {{ echo 'docker: no daemon.' >&2; echo 'See docker run --help' >&2; exit 125; }}"
     run = models / "run"
-    words = ("--to", container(models, f"{does}\ntouch {gone}"), *_QUICK, "--output", run)
+    words = ("--to", container(models, does=f"{does}\ntouch {gone}"), *_QUICK, "--output", run)
     result = trtw("upgrade", models / "plain.onnx", *words)
     assert result.exit_code == 3
     assert "docker: no daemon. See docker run --help" in result.stderr
@@ -140,17 +139,16 @@ def test_a_stack_that_starts_no_more_refuses_nothing(models: Path) -> None:
 def test_another_version_of_this_program_in_a_container_refuses_nothing(models: Path) -> None:
     """It lacks an option, as an older one may."""
     run, other = models / "run", 'case "$*" in *verify*) set -- "$@" --later-option ;; esac'
-    result = trtw("upgrade", models / "plain.onnx", "--to", container(models, other), *_QUICK, "--output", run)
+    result = trtw("upgrade", models / "plain.onnx", "--to", container(models, does=other), *_QUICK, "--output", run)
     assert result.exit_code == 3
     held(result.stderr[result.stderr.index("error:") :])
     assert document(run)["models"][0]["outcome"] == "not run"
 
 
 def test_a_container_without_the_folder_of_the_models_is_bad_input(models: Path) -> None:
-    elsewhere = (
-        f'for one; do shift; set -- "$@" "$(echo "$one" | sed s,{models}/plain.onnx,/nowhere/plain.onnx,)"; done'
-    )
-    held(stderr_of("upgrade", models / "plain.onnx", "--to", container(models, elsewhere), *_QUICK, code=2))
+    (models / "run").mkdir()
+    words = ("--to", docker(models, "-v", f"{models}/run:{models}/run"), *_QUICK, "--output", models / "run" / "it")
+    held(stderr_of("upgrade", models / "plain.onnx", *words, code=2))
 
 
 def test_what_crashed_in_the_old_stack_alone_is_corrected_by_the_new_one(
@@ -159,7 +157,8 @@ def test_what_crashed_in_the_old_stack_alone_is_corrected_by_the_new_one(
     """TensorRT is a double, whose device fails in one stack; nothing of its run is there to compare with."""
     monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
     monkeypatch.setenv("TRTW_TMP", str(models / "out"))
-    run, old = models / "run", container(models, "export TRTW_DOUBLE_FAULT=crash")
+    run = models / "run"
+    old = container(models, "-e", f"PYTHONPATH={DOUBLES}", "-e", "TRTW_DOUBLE_FAULT=crash")
     words = ("--from", old, "--to", ".", "--quick", "--repetitions", "0", "--output", run)
     stdout_of("upgrade", models / "plain.onnx", *words)
     (plain,) = document(run)["models"]
@@ -172,10 +171,13 @@ def test_what_crashed_in_the_old_stack_alone_is_corrected_by_the_new_one(
 def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(models)
     np.save("x.npy", np.ones((4, 16), np.float32))
-    words = ("--inputs", "x=x.npy", "--to", container(models, "cd /"), *_QUICK, "--no-bisect")
+    new = container(models)
+    words = ("--inputs", "x=x.npy", "--to", new, *_QUICK, "--no-bisect")
     run = models / "run"
     stdout_of("upgrade", "plain.onnx", "--from", stacks / "old", *words, "--output", run)
     assert document(run)["models"][0]["outcome"] == "safe"
+    by_hand = ("--reference", "run/before/plain/verify", "--stack", new, "--backend", "ort-cpu", "--quick")
+    stdout_of("verify", "plain.onnx", *by_hand, "--output", "out")
 
 
 @pytest.mark.usefixtures("own_processes")

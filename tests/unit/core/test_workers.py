@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docker import docker
 from tests.texts import refused
 from tests.waiting import wait_until
 
@@ -22,6 +23,7 @@ from trt_workbench.core.errors import (
     error_document,
     error_of,
 )
+from trt_workbench.core.stack import Stack
 from trt_workbench.core.workers import (
     CRASH,
     TIMEOUT,
@@ -238,6 +240,16 @@ time.sleep(300)
 """
     assert run_to_end([sys.executable, "-c", code], 0.1).code is None
     wait_until(lambda: not any(is_alive(int(one)) for one in pids.read_text().split()))
+
+
+def test_what_takes_too_long_ends_in_its_container_too(tmp_path: Path) -> None:
+    """A client that is killed leaves its container, which would hold the GPU; one that is asked to end tells it."""
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    stack = Stack.open(docker(tmp_path, "-v", f"{seen}:{seen}"))
+    code = f"import os, pathlib, time; pathlib.Path('{seen}/pid').write_text(str(os.getpid())); time.sleep(300)"
+    assert run_to_end(stack.python("-c", code), 3, stack.variables).code is None
+    wait_until(lambda: not is_alive(int((seen / "pid").read_text())))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, error_kind
 from trt_workbench.core.workers import STACK, WorkerFailure, ask_command, python_command
+from trt_workbench.core.workspace import cache_root
 
 Kind = Literal["this environment", "Python environment", "TensorRT libraries", "command"]
 HERE = "."
@@ -31,13 +32,18 @@ from trt_workbench.core.errors import WorkbenchError, error_document
 try:
     from trt_workbench import __version__
     from trt_workbench.backends.registry import require_backend
-    from trt_workbench.core.gpu import driver_report
+    from trt_workbench.core.gpu import first_gpu
     versions = dict(require_backend(sys.argv[1], ".onnx").availability().versions)
-    gpus = [one["name"] for one in driver_report()["gpus"]]
+    gpus = [one["name"] for one in [first_gpu()] if one]
     found = {"versions": {**versions, "trt-workbench": __version__}, "gpus": gpus}
 except WorkbenchError as error:
     found = error_document(error)
 print(json.dumps({**found, "python": list(sys.version_info[:3])}))
+"""
+# What decides numbers on any machine. A container gets no variable of ours, so its first line of code sets them.
+_HANDED_ON = ("CUDA_MODULE_LOADING", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+_SET = """import os; os.environ.update({variables!r})
+if os.access({caches!r}, os.W_OK): os.environ["TRTW_TMP"] = {caches!r}
 """
 
 
@@ -91,7 +97,11 @@ class Stack:
     def python(self, *arguments: str) -> list[str]:
         """Return the command line that runs the stack's Python with arguments, "-m" or "-c" first."""
         *before, python = self.start
-        return [*before, *python_command(*arguments, python=python, packages=self._packages)]
+        first = ""
+        if self.kind == "command":
+            variables = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+            first = _SET.format(variables={**variables, STACK: ""}, caches=str(cache_root()))
+        return [*before, *python_command(*arguments, python=python, packages=self._packages, first=first)]
 
     @property
     def variables(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ TEMPORARY = "trtw-worker-"
 STACK = "TRTW_STACK"
 """Variable of a process that runs in a stack (`core/stack.py`): folders for the end of its import path."""
 # As `-m`, which would look for the module before anything could be put on the import path.
-_RUN_MODULE = """import runpy
+_RUN_MODULE = """import runpy, sys
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
@@ -44,7 +44,7 @@ _GRACE_S = 20.0
 
 
 def python_command(
-    *arguments: str, python: str | Path | None = None, packages: Sequence[str] | None = None
+    *arguments: str, python: str | Path | None = None, packages: Sequence[str] | None = None, first: str = ""
 ) -> list[str]:
     """Return the command line that runs Python with `arguments`, such as "-m" and a module.
 
@@ -54,15 +54,17 @@ def python_command(
         arguments: of Python; in a stack "-m" or "-c" comes first.
         python: the interpreter; None for that of this process.
         packages: folders for the end of its import path; None for those that this process has of its stack.
+        first: lines of code that run before it, "-m" or "-c" being first of the arguments.
     """
     if packages is None:
         packages = [one for one in os.environ.get(STACK, "").split(os.pathsep) if one]
     if packages:
+        first += f"import sys; sys.path += {list(packages)!r}\n"
+    if first:
         flag, what, *rest = arguments
-        paths = f"import sys; sys.path += {list(packages)!r}\n"
         if flag == "-m":
             what, rest = _RUN_MODULE, [what, *rest]
-        arguments = ("-c", paths + what, *rest)
+        arguments = ("-c", first + what, *rest)
     return [str(python or sys.executable), "-P", *arguments]
 
 
@@ -300,13 +302,23 @@ def run_to_end(command: list[str], timeout_s: float, environment: Mapping[str, s
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end(process)
             return Ended(None, "", "")
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            _end(process)
             raise
     return Ended(process.returncode, stdout, stderr)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process and what it has started, kindly first: a container outlives its client that is killed."""
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.communicate(timeout=_GRACE_S)
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 class CommandPool:

@@ -84,8 +84,9 @@ def check_stack(request: VerifyRequest, *, fix: bool) -> None:
 def document_of(request: VerifyRequest) -> dict[str, Any]:
     """Return a request without a budget as JSON values, but for paths, which become texts on the way."""
     assert request.budget is None
-    # absolute, as a container may begin in another folder
-    return {**asdict(request), "target": request.target.absolute()}
+    # absolute, as a container may begin in another folder; with a stack the reference is a folder, too
+    record = {"reference": str(Path(request.reference).absolute())} if request.stack else {}
+    return {**asdict(request), "target": request.target.absolute(), **record}
 
 
 def request_of(document: dict[str, Any]) -> VerifyRequest:
