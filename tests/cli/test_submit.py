@@ -247,11 +247,62 @@ def test_external_data_travels_too(write: Any, tmp_path: Path, coco: Any) -> Non
         {"command": "verify", "model": "shapes-yolov10"},
         {"arguments": ["--data", "a\0b"]},
         {"setup": ["export A=a\0b"]},
+        {"setup": ["a\nb"]},
+        {"program": ["trtw\n#SBATCH --wrap=x"]},
+        {"slurm": {"time": 5400}},
+        {"slurm": {"time": "lots"}},
+        {"slurm": {"memory": "16GiB"}},
     ],
 )
 def test_bad_settings_are_refused(write: Any, tmp_path: Path, changes: dict[str, Any]) -> None:
     held(stderr_of("submit", write(**changes), "--to", "slurm"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cpu": "lots"},
+        {"memory": "16GiB"},
+        {"memory": "-1"},
+        {"image": "registry.example/trtw 1"},
+        {"mount": "/elsewhere"},
+        {"whole_node": {"gpu": "8"}},
+        {"whole_node": {"nvidia.com/gpu": "all"}},
+    ],
+)
+def test_what_kubernetes_would_refuse_is_refused_before(write: Any, tmp_path: Path, changes: dict[str, Any]) -> None:
+    own = {"image": "registry.example/trtw:1", "claim": "shared", **changes}
+    held(stderr_of("submit", write(kubernetes=own), "--to", "kubernetes"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_that_kubernetes_would_refuse_are_refused_before(write: Any, tmp_path: Path) -> None:
+    """Of a card, as a label; of the last pod, as that of a host."""
+    for card in ("(?)", "N" * 64):
+        held(stderr_of("submit", write(gpu_types={"h200": card}), "--to", "kubernetes"))
+    long = {"name": "n" * 40, "gpu_types": {"t" * 20: "NVIDIA H200"}}
+    held(stderr_of("submit", write(**long, shards=101), "--to", "kubernetes"))
+    assert not (tmp_path / "out").exists()
+    json_of("submit", write(**long, shards=10), "--to", "kubernetes")
+
+
+@pytest.mark.parametrize(
+    ("card", "label"),
+    [
+        ("NVIDIA H200 / PCIe (80 GB)", "NVIDIA-H200-PCIe-80-GB"),
+        ("NVIDIA RTX PRO 6000 Blackwell", "NVIDIA-RTX-PRO-6000-Blackwell"),
+        ("Tesla  T4", "Tesla-T4"),
+    ],
+)
+def test_a_card_has_the_label_of_gpu_feature_discovery(write: Any, tmp_path: Path, card: str, label: str) -> None:
+    """As release 0.15 of NVIDIA's k8s-device-plugin makes it: signs are left out, blanks are hyphens."""
+    own = {"image": "registry.example/trtw:1", "claim": "shared", "cpu": 4}
+    stdout_of("submit", write(gpu_types={"one": card}, kubernetes=own), "--to", "kubernetes")
+    pod = yaml.safe_load((tmp_path / "out/one/job.yaml").read_text())["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": label}
+    limits = pod["containers"][0]["resources"]["limits"]
+    assert limits == {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
 
 
 def test_what_cannot_be_asked_for_is_refused(write: Any, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from trt_workbench.backends.ort import libraries as ort_libraries
 from trt_workbench.bench.worker import TARGET
 from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.workers import WorkerProcess, ask_python
-from trt_workbench.profile.capture import Capture, CaptureSettings
+from trt_workbench.profile.capture import Capture
+from trt_workbench.profile.settings import ProfileRequest
 from trt_workbench.setup import tensorrt_wheel
 
 
@@ -57,7 +58,7 @@ def test_the_download_of_the_wheel(executed: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_what_a_profiler_records(executed: Path, tmp_path: Path) -> None:
-    capture = Capture({}, tmp_path / "capture", CaptureSettings(1, 1.0, lambda _: None))
+    capture = Capture({}, tmp_path / "capture", ProfileRequest(tmp_path), lambda _: None)
     subprocess.run(capture.program, capture_output=True, check=False)
     assert not executed.exists()
 

@@ -10,8 +10,9 @@ from tests.texts import refused
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.profile.capture import Capture, CaptureSettings
+from trt_workbench.profile.capture import Capture
 from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+from trt_workbench.profile.settings import ProfileRequest
 
 from .conftest import SAMPLES
 
@@ -72,7 +73,8 @@ def capture(
 ) -> tuple[Capture, list[str]]:
     said: list[str] = []
     chosen = work or {"path": str(tmp_path / "absent.onnx"), "backend": "ort-cpu"}
-    return Capture(chosen, tmp_path / "captures", CaptureSettings(7, timeout_s, said.append)), said
+    asked = ProfileRequest(tmp_path / "any.onnx", launches=7, timeout_s=timeout_s)
+    return Capture(chosen, tmp_path / "captures", asked, said.append), said
 
 
 @pytest.fixture

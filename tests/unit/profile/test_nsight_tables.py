@@ -112,14 +112,6 @@ def test_a_recording_of_an_h200_gives_its_kernels(
         assert found.metrics == pytest.approx(kernel.metrics)
 
 
-def test_ranges_of_a_cell_are_read_outermost_first() -> None:
-    assert ncu_raw.ranges_of('71  "<default domain>:a:none"  "TensorRT:b:none"  "TensorRT:c:d:none" ') == [
-        "TensorRT:b:none",
-        "TensorRT:c:d:none",
-    ]
-    assert ncu_raw.ranges_of("") == []
-
-
 def test_a_layers_name_may_hold_colons() -> None:
     layer = Operation(kind="layer", index=0, name="onnx::Conv_5")
     found = LayerIndex([layer]).find(["TensorRT:ExecutionContext::enqueue", "TensorRT:onnx::Conv_5:none:none"])

@@ -97,10 +97,8 @@ class Stack:
     def python(self, *arguments: str) -> list[str]:
         """Return the command line that runs the stack's Python with arguments, "-m" or "-c" first."""
         *before, python = self.start
-        first = ""
-        if self.kind == "command":
-            variables = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
-            first = _SET.format(variables={**variables, STACK: ""}, caches=str(cache_root()))
+        variables = {STACK: "", **{name: os.environ[name] for name in _HANDED_ON if name in os.environ}}
+        first = _SET.format(variables=variables, caches=str(cache_root())) if self.kind == "command" else ""
         return [*before, *python_command(*arguments, python=python, packages=self._packages, first=first)]
 
     @property

@@ -208,8 +208,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process and what it has started, which are a group of their own."""
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        _signal_group(self._process, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
 
@@ -310,15 +309,20 @@ def run_to_end(command: list[str], timeout_s: float, environment: Mapping[str, s
     return Ended(process.returncode, stdout, stderr)
 
 
+def _signal_group(process: subprocess.Popen[Any], number: signal.Signals) -> None:
+    """Send a signal to a process and what it has started, which are a group of their own."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, number)
+
+
 def _end(process: subprocess.Popen[str]) -> None:
     """End a process and what it has started, kindly first: a container outlives its client that is killed."""
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            os.killpg(process.pid, signal.SIGTERM)
+            _signal_group(process, signal.SIGTERM)
             process.communicate(timeout=_GRACE_S)
     finally:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _signal_group(process, signal.SIGKILL)
 
 
 class CommandPool:
@@ -341,13 +345,13 @@ class CommandPool:
         with self._lock:
             self._ended = True
             for process in self._running:
-                self._signal(process, signal.SIGTERM)
+                _signal_group(process, signal.SIGTERM)
             running = [*self._running]
         for process in running:
             try:
                 process.wait(timeout=_GRACE_S)
             except subprocess.TimeoutExpired:
-                self._signal(process, signal.SIGKILL)
+                _signal_group(process, signal.SIGKILL)
         self._threads.shutdown(cancel_futures=True)
 
     def start(self, command: Sequence[str], log: Path) -> Future[int | None]:
@@ -372,11 +376,6 @@ class CommandPool:
             finally:
                 with self._lock:
                     self._running.discard(process)
-
-    def _signal(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        """Send a signal to a process and what it has started, which are a group of their own."""
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, number)
 
 
 def ask_python(code: str, *arguments: str, timeout_s: float = 120, environment: Mapping[str, str] | None = None) -> Any:

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +18,28 @@ from trt_workbench.profile import ncu_raw
 from trt_workbench.profile.document import Kernel
 from trt_workbench.profile.launches import LayerIndex, read_nsys
 from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+from trt_workbench.profile.settings import ProfileRequest
 
 MODULE = "trt_workbench.profile.target"
 # Why a profiler may not see the device's counters: driver's setting, or a container without the capability.
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
 
 
-@dataclass(frozen=True)
-class CaptureSettings:
-    """How to record.
-
-    Attributes:
-        launches: most kernel launches that Nsight Compute measures.
-        timeout_s: seconds after which a profiler is stopped.
-        say: called with each exact command.
-    """
-
-    launches: int
-    timeout_s: float
-    say: Callable[[str], None]
-
-
 class Capture:
     """Records one workload."""
 
-    def __init__(self, work: Mapping[str, Any], folder: Path, settings: CaptureSettings) -> None:
+    def __init__(
+        self, work: Mapping[str, Any], folder: Path, asked: ProfileRequest, say: Callable[[str], None]
+    ) -> None:
         """Write the workload into `folder`, where the recordings go too.
 
         Args:
             work: what `trt_workbench.profile.target` is to run, as JSON values.
             folder: made if it is absent.
-            settings: how to record.
+            asked: how many launches to measure, and when to stop a profiler.
+            say: called with each exact command.
         """
-        self._folder, self._settings = folder, settings
+        self._folder, self._asked, self._say = folder, asked, say
         self._request, self._failure = folder / "request.json", folder / "failure.json"
         folder.mkdir(parents=True, exist_ok=True)
         write_json(self._request, {**work, "failure": str(self._failure)})
@@ -80,25 +68,27 @@ class Capture:
             DeviceFailure: the device failed, or the time is over.
         """
         log = self._folder / "ncu.csv"
-        self._run(NCU, ncu_profile(find_tool(NCU), log, self._settings.launches, self.program), log)
+        self._run(NCU, ncu_profile(find_tool(NCU), log, self._asked.launches, self.program), log)
         return ncu_raw.read_kernels(log.read_text(encoding="utf-8", errors="replace"), LayerIndex(operations), side)
 
     def _run(self, tool: Tool, command: list[str], log: Path | None = None) -> None:
         """Run a command and keep what it prints as `TOOL.log`."""
         text = shlex.join(command)
         self.commands.append(text)
-        self._settings.say(text)
+        self._say(text)
         # digits without separators of thousands, whatever the user's language
         environment = {**os.environ, "LC_ALL": "C"}
-        ended = run_to_end(command, self._settings.timeout_s, environment)
+        ended = run_to_end(command, self._asked.timeout_s, environment)
         if ended.code is None:
-            raise DeviceFailure(f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}")
+            raise DeviceFailure(f"{tool.title} was stopped after {self._asked.timeout_s:g} s (--timeout): {text}")
         printed = ended.stdout + ended.stderr
         (self._folder / f"{tool.command}.log").write_text(printed, encoding="utf-8")
         printed_and_logged = printed + (
             log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else ""
         )
-        self._raise_failure()
+        if self._failure.is_file():  # of the recorded process
+            failure = json.loads(self._failure.read_text(encoding="utf-8"))
+            raise error_of(failure) or DeviceFailure(failure["error"])
         if _FORBIDDEN in printed_and_logged:
             raise ComponentMissing(
                 f"{tool.title} is not permitted to read the GPU's counters ({_FORBIDDEN}); run as root, load the "
@@ -111,9 +101,3 @@ class Capture:
             )
             how = ended_how(ended.code)
             raise ComponentMissing(f"{tool.title} {how}: {last[:300].removesuffix('.')}. The command was: {text}")
-
-    def _raise_failure(self) -> None:
-        """Raise what the recorded process raised, if it failed."""
-        if self._failure.is_file():
-            failure = json.loads(self._failure.read_text(encoding="utf-8"))
-            raise error_of(failure) or DeviceFailure(failure["error"])

@@ -42,17 +42,10 @@ class LayerIndex:
             ranges: outermost first, as `domain:name`; Nsight Compute adds further fields, separated by colons.
         """
         for text in reversed(list(ranges)):
-            name = text.removeprefix(f"{DOMAIN}:").removeprefix(":")
-            if found := self._layers.get(name) or self._longest_beginning(name):
-                return found
-        return None
-
-    def _longest_beginning(self, text: str) -> Operation | None:
-        """Return the layer whose name precedes further fields; a name may hold colons itself."""
-        while ":" in text:
-            text = text.rpartition(":")[0]
-            if found := self._layers.get(text):
-                return found
+            parts = text.removeprefix(f"{DOMAIN}:").removeprefix(":").split(":")
+            for length in range(len(parts), 0, -1):  # a name may hold colons itself
+                if found := self._layers.get(":".join(parts[:length])):
+                    return found
         return None
 
 

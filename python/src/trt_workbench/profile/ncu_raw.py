@@ -26,7 +26,8 @@ METRICS = (
 )
 _RANGE_COLUMN = "_Range:"
 _PUSH_POP = "Push/Pop_Range:"
-# Not the rest of a cell: the layer's JSON, which TensorRT adds to its range, has tensors named like other layers.
+# TensorRT's ranges in a cell, outermost first, each as `domain:name:further fields`. Not the rest of the cell: the JSON
+# of a layer, which TensorRT adds to its range, has tensors that are named like other layers.
 _RANGE = re.compile(rf'"({DOMAIN}:[^"]*)')
 # The content of columns right of the ranges: a row that was cut short or torn apart has other things there.
 _SHAPES = {"ID": re.compile(r"\d+"), "Block Size": re.compile(r"\(.*\)"), "Grid Size": re.compile(r"\(.*\)")}
@@ -56,18 +57,13 @@ def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[K
     return kernels_of(launches, "ncu", side, f"; it says: {_telling(text)}")
 
 
-def ranges_of(cell: str) -> list[str]:
-    """Return TensorRT's ranges in a cell of the NVTX column, outermost first, each as `domain:name:further fields`."""
-    return _RANGE.findall(cell)
-
-
 def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> Launch:
     for column, shape in _SHAPES.items():
         if column in row and not shape.fullmatch(row[column].strip()):
             raise UsageProblem(
                 f"ncu printed {row[column]!r} as the {column} of a kernel; its row: {', '.join(row.values())[:300]}"
             )
-    ranges = [text for name, cell in row.items() if _PUSH_POP in name for text in ranges_of(cell)]
+    ranges = [text for name, cell in row.items() if _PUSH_POP in name for text in _RANGE.findall(cell)]
     metrics = {name: value for name in METRICS if (value := number(row.get(name, ""))) is not None}
     duration_ns = nanoseconds(metrics.pop(DURATION, 0.0), units.get(DURATION) or "ns")
     return Launch(row["Kernel Name"], layers.find(ranges), duration_ns, metrics)

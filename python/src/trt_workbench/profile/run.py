@@ -19,7 +19,7 @@ from trt_workbench.core.settings import with_flags
 from trt_workbench.model.node_names import ModelNodes, read_nodes
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sniff import PLAN_SUFFIXES
-from trt_workbench.profile.capture import Capture, CaptureSettings
+from trt_workbench.profile.capture import Capture
 from trt_workbench.profile.document import Kernel, ProfileLine
 from trt_workbench.profile.nsight import NCU, NSYS, find_tool
 from trt_workbench.profile.settings import ProfileRequest
@@ -108,8 +108,7 @@ class _Filling:
     def _kernels(self, found: ProfiledSide, side: Side, folder: Path) -> list[Kernel]:
         if not self._request.tools or found.work is None:
             return []
-        settings = CaptureSettings(self._request.launches, self._request.timeout_s, self._say)
-        capture = Capture(found.work.model_dump(mode="json"), folder, settings)
+        capture = Capture(found.work.model_dump(mode="json"), folder, self._request, self._say)
         kernels: list[Kernel] = []
         try:
             if self._request.nsys:

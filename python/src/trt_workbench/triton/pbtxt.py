@@ -26,9 +26,7 @@ def text_of(config: dict[str, Any]) -> str:
 
     Raises:
         UsageProblem: Triton's format does not take a value.
-        ComponentMissing: tritonclient is absent.
     """
-    require_format()
     from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
     from tritonclient.grpc import model_config_pb2
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.settings import names
-from trt_workbench.scale.submit.settings import To
 
 if TYPE_CHECKING:
     from trt_workbench.scale.submit.array import JobArray
     from trt_workbench.scale.submit.scheduler import Scheduler
+
+To = Literal["local", "slurm", "kubernetes", "ray"]
 
 
 @handled
@@ -39,17 +40,17 @@ def submit(
     from trt_workbench.scale.submit.array import arrays_of, read_array
     from trt_workbench.scale.submit.document import load_run_file
     from trt_workbench.scale.submit.node import check_node as check
-    from trt_workbench.scale.submit.run import scheduler_of
+    from trt_workbench.scale.submit.run import SCHEDULERS, write_files
 
     if check_node:
         check(read_array(file))
         return
     types = () if gpu_types is None else names("--gpu-types", gpu_types)
-    arrays, scheduler = arrays_of(load_run_file(file), types), scheduler_of(to)
+    arrays, scheduler = arrays_of(load_run_file(file), types), SCHEDULERS[to]()
     if run:
         for array in arrays:
             scheduler.require(array)
-    written = [path for array in arrays for path in _write(scheduler, array)]
+    written = [path for array in arrays for path in write_files(scheduler, array)]
     if not run:
         _show(scheduler, arrays, written, as_json=as_json)
         return
@@ -61,12 +62,6 @@ def submit(
         _show_runs(runs, arrays[0].base)
     for _, require_gate in made:
         require_gate()
-
-
-def _write(scheduler: Scheduler, array: JobArray) -> list[Path]:
-    from trt_workbench.scale.submit.run import write_files
-
-    return write_files(scheduler, array)
 
 
 def _show_runs(runs: list[Path], base: Path) -> None:

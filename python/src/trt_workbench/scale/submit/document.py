@@ -6,22 +6,57 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
+
+def _form(pattern: str, words: str, *kinds: type) -> BeforeValidator:
+    """Return the check that a text, or what YAML made of one, has a form, which `words` describe."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, (str, *kinds)) or not re.fullmatch(pattern, str(value), re.ASCII):
+            raise ValueError(f"it must be {words}")
+        return str(value)
+
+    return BeforeValidator(check)
+
+
 # A label of DNS, as Kubernetes wants names to be, short enough for a GPU type behind it.
-JobName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
-TypeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$")]
+JobName = Annotated[str, _form("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "1 to 40 small letters, digits and inner hyphens")]
+TypeName = Annotated[
+    str, _form("[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?", "1 to 20 small letters, digits and inner hyphens")
+]
 # Within a line of a script: no blank, no quote, no end of the line.
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/=,@+&|!*()\[\]-]*$")]
-# One line of a shell.
-Line = Annotated[str, Field(pattern=r"^[^\n\r\x00]+$")]
+Word = Annotated[str, _form(r"[A-Za-z0-9][A-Za-z0-9._:/=,@+&|!*()\[\]-]*", "one word without blanks and quotes")]
+# One line of a shell, of YAML's comments and of a table.
+Line = Annotated[str, _form(r"[^\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]+", "one line without control characters")]
 # No script holds NUL.
-Text = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+Text = Annotated[str, _form(r"[^\0]+", "a text without NUL that is not empty")]
+# By its API's reference, "Quantity", and what its API server checks in names of resources.
+Quantity = Annotated[
+    str,
+    _form(r"(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?", "a quantity, such as 4, 500m or 16Gi", int, float),
+]
+Resource = Annotated[
+    str,
+    _form(
+        r"([a-z0-9.-]+/[\w.-]{1,63}|cpu|memory|ephemeral-storage|hugepages-\w+)",
+        "a resource, such as cpu or nvidia.com/gpu",
+    ),
+]
+Image = Annotated[
+    str,
+    _form(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?", "an image, such as registry.example/trtw:1"),
+]
+# As `man sbatch` has them.
+Minutes = Annotated[
+    str, _form(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|UNLIMITED", 'a time in quotes, such as "90" (minutes) or "01:30:00"')
+]
+Megabytes = Annotated[str, _form(r"\d+[KMGTkmgt]?", "a size, such as 32G or 500M", int)]
 # A path as it can stand in any line of any script.
 _PLAIN = re.compile(r"[\w./+@=,-]+")
 # Options that each task gets from its job.
@@ -50,9 +85,9 @@ class SlurmSettings(Strict):
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
-    time: Word | None = None
+    time: Minutes | None = None
     cpus: PositiveInt | None = None
-    memory: Word | None = None
+    memory: Megabytes | None = None
     constraint: Word | None = None
     at_once: PositiveInt | None = None
 
@@ -73,14 +108,14 @@ class KubernetesSettings(Strict):
         at_once: pods that run at one time; None for all.
     """
 
-    image: Word
+    image: Image
     namespace: JobName = "default"
     queue: JobName | None = None
     claim: JobName
     mount: Path | None = None
-    cpu: Word = "4"
-    memory: Word = "16Gi"
-    whole_node: dict[Word, Word] = {}
+    cpu: Quantity = "4"
+    memory: Quantity = "16Gi"
+    whole_node: dict[Resource, Quantity] = {}
     at_once: PositiveInt | None = None
 
 
@@ -132,7 +167,7 @@ class RunFile(Strict):
     arguments: tuple[Text, ...] = ()
     shards: Annotated[int, Field(ge=1, le=10_000)]
     folder: Path
-    program: Annotated[tuple[Text, ...], Field(min_length=1)] = ("trtw",)
+    program: Annotated[tuple[Line, ...], Field(min_length=1)] = ("trtw",)
     setup: tuple[Line, ...] = ()
     alone: bool = False
     gpu_types: dict[TypeName, Line] = {}

@@ -17,19 +17,13 @@ from trt_workbench.scale.submit.kubernetes import Kubernetes
 from trt_workbench.scale.submit.local import Local
 from trt_workbench.scale.submit.ray import Ray
 from trt_workbench.scale.submit.scheduler import Scheduler
-from trt_workbench.scale.submit.settings import To
 from trt_workbench.scale.submit.slurm import Slurm
 
 Progress = Callable[[int, int], None]
-_SCHEDULERS: dict[To, Callable[[], Scheduler]] = {"local": Local, "slurm": Slurm, "kubernetes": Kubernetes, "ray": Ray}
+SCHEDULERS: dict[str, Callable[[], Scheduler]] = {"local": Local, "slurm": Slurm, "kubernetes": Kubernetes, "ray": Ray}
 # A shard that failed is handed over again, twice at most.
 _ATTEMPTS = 3
 _TAIL_LINES = 3
-
-
-def scheduler_of(to: To) -> Scheduler:
-    """Return what hands arrays to a scheduler."""
-    return _SCHEDULERS[to]()
 
 
 def write_files(scheduler: Scheduler, array: JobArray) -> list[Path]:

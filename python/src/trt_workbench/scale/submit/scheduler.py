@@ -82,32 +82,26 @@ def poll(is_over: Callable[[], bool], watch: Watch, after: str) -> None:
         DeviceFailure: it does not answer for two minutes.
         KeyboardInterrupt: interrupted; its note says what goes on.
     """
+    silent = 0
     try:
-        _poll(is_over, watch, after)
+        while True:
+            watch()
+            try:
+                if is_over():
+                    return
+                silent = 0
+            except ComponentMissing as error:
+                silent += 1
+                if silent == _MOST_SILENT:
+                    raise DeviceFailure(f"{error} The job goes on. {after}") from error
+            time.sleep(POLL_S)
     except KeyboardInterrupt as error:
         error.add_note(f"The job goes on. {after}")
         raise
 
 
-def _poll(is_over: Callable[[], bool], watch: Watch, after: str) -> None:
-    silent = 0
-    while True:
-        watch()
-        try:
-            if is_over():
-                return
-            silent = 0
-        except ComponentMissing as error:
-            silent += 1
-            if silent == _MOST_SILENT:
-                raise DeviceFailure(f"{error} The job goes on. {after}") from error
-        time.sleep(POLL_S)
-
-
 def render(template: str, **values: Any) -> str:
     """Render a template of this folder; names that are not defined are errors."""
-    import json
-
     import jinja2
 
     environment = jinja2.Environment(
@@ -118,5 +112,5 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"shell": shlex.quote, "words": shlex.join, "json": json.dumps, "python": repr}
+    environment.filters |= {"shell": shlex.quote, "words": shlex.join, "python": repr}
     return environment.get_template(template).render(**values)
