@@ -38,6 +38,18 @@ _OF_THE_USER = {
 _NEEDS_TORCH = r'pytest\.importorskip\("torch"\)'
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--no-skips` is for an environment that has all that its tests ask for."""
+    parser.addoption("--no-skips", action="store_true", help="a test that is skipped fails the run")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that skipped what it may not."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("no_skips") and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let signals reach tests and what they start: a shell's background job, and its children, ignore Ctrl-C.
 

@@ -95,6 +95,7 @@ def test_a_type_has_an_array_of_its_own(write: Any, tmp_path: Path) -> None:
     assert read["checks"]["packages"] == {"trt-workbench": trt_workbench.__version__}
 
 
+@pytest.mark.readers
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_manifest_meets_the_schemas_of_kubernetes(write: Any, tmp_path: Path, alone: bool) -> None:
     """By the API's own OpenAPI documents in strict form, of the oldest version that knows all fields and the newest."""

@@ -24,6 +24,7 @@ from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProb
 grpc = pytest.importorskip("grpc")
 pb = pytest.importorskip("tritonclient.grpc.service_pb2")
 services = pytest.importorskip("tritonclient.grpc.service_pb2_grpc")
+pytestmark = pytest.mark.readers
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 

@@ -80,6 +80,7 @@ def test_github_action_benchmark_has_a_file_for_each_direction(bench: Path, scor
     assert set(exported(scored, "github-action-benchmark", tmp_path / "s")) == {"customBiggerIsBetter.json"}
 
 
+@pytest.mark.readers
 def test_prometheus(bench: Path, scored: Path, tmp_path: Path) -> None:
     parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
     text = exported(bench, "prometheus", tmp_path / "o")["trtw.prom"]
@@ -99,6 +100,7 @@ def test_the_text_of_prometheus(scored: Path, tmp_path: Path) -> None:
     held(exported(scored, "prometheus", tmp_path / "o")["trtw.prom"])
 
 
+@pytest.mark.readers
 def test_parquet(bench: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     files = json_of("export", bench, "--to", "parquet", "--output", tmp_path / "o")
@@ -113,6 +115,7 @@ def test_parquet(bench: Path, tmp_path: Path) -> None:
 
 def test_without_pyarrow_the_package_is_named(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "pyarrow.parquet", raising=False)  # which another test may have imported
     held(stderr_of("export", bench, "--to", "parquet", code=3).replace("pip install", "INSTALL"))
 
 

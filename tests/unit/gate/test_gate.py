@@ -14,7 +14,7 @@ from tests.texts import held, refused
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.console.called import Finished, call_command
-from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.gate.config import load_gate
 from trt_workbench.gate.document import GateCheck, GateDocument
 from trt_workbench.gate.formats import junit, markdown
@@ -245,3 +245,22 @@ def test_the_result_as_markdown_and_as_junit() -> None:
     held(junit(found))
     suite = ET.fromstring(junit(found))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+
+
+@pytest.mark.readers
+def test_a_reader_of_junit_finds_the_checks(twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed says is text from elsewhere: colours and control characters are no XML."""
+    junitparser = pytest.importorskip("junitparser")
+
+    def fails(*_: object, **__: object) -> None:
+        raise ComponentMissing("\x1b[31mno\x1b[0m \x00 <device> ]]> & \ud800\nhere")
+
+    monkeypatch.setattr("trt_workbench.gate.run._verified", fails)
+    (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-cpu}}\n")
+    assert trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run").exit_code == 3
+    (suite,) = junitparser.JUnitXml.fromfile(tmp_path / "run" / "junit.xml")
+    assert (suite.tests, suite.failures, suite.errors) == (1, 0, 1)
+    (case,) = suite
+    (error,) = case.result
+    assert (case.name, type(error)) == ("verify", junitparser.Error)
+    assert error.message == "no \\x00 <device> ]]> & \\ud800 here"

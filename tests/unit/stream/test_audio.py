@@ -22,6 +22,7 @@ def flac(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.readers
 def test_flac_holds_what_wav_holds(flac: Path, tmp_path: Path) -> None:
     wav = tmp_path / "a.wav"
     write_wav(wav, SAMPLES)
@@ -33,6 +34,7 @@ def test_flac_holds_what_wav_holds(flac: Path, tmp_path: Path) -> None:
     assert len(read_audio(flac, most=100)[0]) == 100
 
 
+@pytest.mark.readers
 def test_files_that_are_no_flac(flac: Path, tmp_path: Path) -> None:
     import soundfile
 

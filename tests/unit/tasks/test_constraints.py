@@ -51,13 +51,18 @@ def test_environments_with_cuda_and_other_pythons_have_none() -> None:
     assert constraints_file(ENVIRONMENTS["h200"], ROOT, (3, 12)) is None
     assert constraints_file(ENVIRONMENTS["dev"], ROOT, (3, 10)) is None
     by_name = {environment.name for environment in COVERED}
-    assert by_name == {"default", "dev", "dev-llm", "llm", "mutation", "served", "rtx", "ray", "parquet", "stand-ins"}
+    assert by_name == {
+        "default", "dev", "dev-llm", "dev-readers", "llm", "mutation", "served", "rtx", "ray", "parquet", "stand-ins"
+    }  # fmt: skip
 
 
 def test_what_older_versions_are_needed_for_holds_nothing_else_back() -> None:
     """tritonclient takes protobuf below 7."""
-    of_served, of_dev = (pinned(ENVIRONMENTS[name], (3, 13)) for name in ("served", "dev"))
-    assert int(of_served["protobuf"].partition(".")[0]) < int(of_dev["protobuf"].partition(".")[0])
+    served, readers, dev = (
+        int(pinned(ENVIRONMENTS[name], (3, 13))["protobuf"].partition(".")[0])
+        for name in ("served", "dev-readers", "dev")
+    )
+    assert served == readers < dev
 
 
 def test_an_environment_that_cannot_be_resolved_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What export-triton writes of manifests and models, and what it refuses; parsed by Triton's own protocol buffers."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 from tests.texts import held, refused
+from tests.unit.backends.small_models import linear
 from tests.unit.engine.manifests import manifest_of
+from tests.v2_server import V2Server
 
 from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.hashing import hash_bytes
@@ -22,6 +26,7 @@ from trt_workbench.triton.steps import make_step
 model_config_pb2 = pytest.importorskip("tritonclient.grpc.model_config_pb2")
 text_format = pytest.importorskip("google.protobuf.text_format")
 json_format = pytest.importorskip("google.protobuf.json_format")
+pytestmark = pytest.mark.readers
 
 DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
 INPUTS = (Tensor(name="images", dtype="float32", shape=(-1, 3, -1, 320)),)
@@ -139,6 +144,16 @@ def test_a_model_with_external_data_keeps_it(tmp_path: Path) -> None:
     folder = tmp_path / "repository" / "m" / "1" / "model.onnx"
     assert sorted(path.name for path in folder.iterdir()) == ["m.data", "model.onnx"]
     assert found["instance_group"] == [{"count": 1}]  # Triton's own choice of the device
+
+
+def test_the_client_asks_a_server(tmp_path: Path) -> None:
+    """By tritonclient, of a server of the same protocol."""
+    pytest.importorskip("tritonclient.http")
+    model = linear(tmp_path / "linear.onnx")
+    client = json_of("export-triton", model, "-o", tmp_path / "repository")["client"]
+    with V2Server(model).running() as url:
+        command = [sys.executable, client, url.removeprefix("http://")]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "y (1, 3)\n"
 
 
 def test_an_ensemble_names_what_flows_between_its_steps(tmp_path: Path) -> None:
