@@ -1,12 +1,13 @@
-"""A module `pynvml` that reports the GPUs a test wants; every other query of a GPU is refused, as some cards do."""
+"""A module `pynvml` that reports the GPUs a test wants; every other query of a GPU is refused, as some cards do.
+
+What pynvml itself does not have, it does not have either.
+"""
 
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-
-class NVMLError(Exception):
-    """As pynvml's own."""
+import pynvml
 
 
 def fake_nvml(*capabilities: str, cuda: str = "13.0", names: tuple[str, ...] = ()) -> ModuleType:
@@ -16,17 +17,13 @@ def fake_nvml(*capabilities: str, cuda: str = "13.0", names: tuple[str, ...] = (
     major, minor = map(int, cuda.split("."))
 
     def unknown(*_: object) -> None:
-        raise NVMLError
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     def attribute(name: str) -> Any:
-        if name.startswith("NVML_"):
-            return 0
-        if name.startswith("nvmlDevice"):
-            return unknown
-        raise AttributeError(name)
+        own = getattr(pynvml, name)
+        return unknown if name.startswith("nvmlDevice") else own
 
     module.__getattr__ = attribute
-    module.NVMLError = NVMLError
     module.nvmlInit = module.nvmlShutdown = lambda: None
     module.nvmlSystemGetCudaDriverVersion_v2 = lambda: major * 1000 + minor * 10
     module.nvmlSystemGetDriverVersion = lambda: "580.1"

@@ -222,17 +222,23 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
                 status = http.HTTPStatus.TOO_MANY_REQUESTS if busy else http.HTTPStatus.INTERNAL_SERVER_ERROR
                 self._json({"error": "no memory"}, status)
                 return
-            inputs = _inputs(body, self.headers.get("Inference-Header-Content-Length"))
-            if len(next(iter(inputs.values()))) > server.most:
-                self._json({"error": _TOO_LARGE.format(server.most, server.name)}, http.HTTPStatus.BAD_REQUEST)
+            size = int(self.headers.get("Inference-Header-Content-Length", len(body)))
+            asked = json.loads(body[:size])
+            refusal = _refusal(asked, body[size:], server.described(), binary=server.binary)
+            inputs = {} if refusal else _inputs(asked, body[size:])
+            if not refusal and len(next(iter(inputs.values()))) > server.most:
+                refusal = _TOO_LARGE.format(server.most, server.name)
+            if refusal:
+                self._json({"error": refusal}, http.HTTPStatus.BAD_REQUEST)
                 return
-            self._answer(server.run(inputs))
+            self._answer(server.run(inputs), {one["name"] for one in asked.get("outputs", ()) if _is_binary(one)})
 
-        def _answer(self, found: Arrays) -> None:
+        def _answer(self, found: Arrays, as_bytes: set[str]) -> None:
+            """Send bytes for the outputs that were asked for so, numbers for all others."""
             outputs, blobs = [], []
             for name, array in found.items():
                 one = {"name": name, "datatype": PROTOCOL[array.dtype.name], "shape": list(array.shape)}
-                if server.binary:
+                if name in as_bytes:
                     blobs.append(array.tobytes())
                     one["parameters"] = {"binary_data_size": len(blobs[-1])}
                 else:
@@ -242,7 +248,7 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
             head = json.dumps({"model_name": server.name, "model_version": version, "outputs": outputs}).encode()
             if server.fault == "not json":
                 head = b"<html>"
-            more = {"Inference-Header-Content-Length": str(len(head))} if server.binary else {}
+            more = {"Inference-Header-Content-Length": str(len(head))} if blobs else {}
             self._send(b"".join([head, *blobs]), http.HTTPStatus.OK, more)
 
         def _json(self, document: Any, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
@@ -258,10 +264,36 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _inputs(body: bytes, length: str | None) -> Arrays:
-    size = int(length or len(body))
-    head, rest, found = json.loads(body[:size]), body[size:], {}
-    for one in head["inputs"]:
+def _is_binary(output: dict[str, Any]) -> bool:
+    return bool(output.get("parameters", {}).get("binary_data"))
+
+
+def _refusal(asked: dict[str, Any], rest: bytes, model: dict[str, Any], *, binary: bool) -> str:
+    """Return why Triton refuses a request; "" where it does not. A server without the extension knows no bytes."""
+    inputs = {one["name"]: one["datatype"] for one in model["inputs"]}
+    given = {one["name"]: one["datatype"] for one in asked["inputs"]}
+    outputs = {one["name"] for one in model["outputs"]}
+    if unknown := sorted(given.keys() - inputs) or sorted({one["name"] for one in asked.get("outputs", ())} - outputs):
+        return f"unexpected inference input or output '{unknown[0]}' for model '{model['name']}'"
+    if given.keys() != inputs.keys():
+        return f"expected {len(inputs)} inputs but got {len(given)} inputs for model '{model['name']}'"
+    if wrong := [name for name, datatype in given.items() if inputs[name] != datatype]:
+        return f"inference input '{wrong[0]}' data-type is '{given[wrong[0]]}', but the model expects another"
+    blobs = 0
+    for one in asked["inputs"]:
+        size = one.get("parameters", {}).get("binary_data_size")
+        blobs += size or 0
+        expected = int(np.prod(one["shape"])) * numpy_dtype(NUMPY[one["datatype"]]).itemsize
+        if size not in (None, expected):
+            return f"inference input '{one['name']}': unexpected total byte size {size}, expecting {expected}"
+    if blobs != len(rest) or (not binary and (rest or any(map(_is_binary, asked.get("outputs", ()))))):
+        return "unexpected bytes behind the JSON"
+    return ""
+
+
+def _inputs(asked: dict[str, Any], rest: bytes) -> Arrays:
+    found = {}
+    for one in asked["inputs"]:
         kind = numpy_dtype(NUMPY[one["datatype"]])
         if "data" in one:
             found[one["name"]] = np.array(one["data"], kind).reshape(one["shape"])

@@ -466,3 +466,17 @@ def test_an_interrupt_says_that_the_job_goes_on() -> None:
     with pytest.raises(KeyboardInterrupt) as interrupt:
         scheduler.poll(lambda: False, interrupted, "The same command waits for job 7 again.")
     assert interrupt.value.__notes__ == ["The job goes on. The same command waits for job 7 again."]
+
+
+@pytest.mark.readers
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_takes_our_commands(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub: Path) -> None:
+    """All that a run asks it for: without a cluster it ends at the connection, not at a word that it does not know."""
+    test_a_job_of_kubernetes_is_applied_once_and_awaited(write, tmp_path, monkeypatch, stub)
+    monkeypatch.setenv("PATH", os.environ["PATH"].removeprefix(f"{tmp_path / 'bin'}:"))
+    monkeypatch.setenv("KUBECONFIG", os.devnull)
+    lines = set((tmp_path / "calls").read_text().splitlines())
+    assert len(lines) == 4
+    for line in lines:
+        done = subprocess.run(["kubectl", *line.split()], capture_output=True, text=True, check=False)
+        assert "refused" in done.stderr, done.stderr

@@ -10,6 +10,9 @@ import yaml
 from tests.in_app import stderr_of, stdout_of
 from tests.shards import assert_scored_alike
 from tests.slurm_cluster import TRTW, SlurmCluster, disturbed_run, lacking
+from tests.unit.scale.test_nasty_words import array_of, said, with_stub
+
+from trt_workbench.scale.submit.slurm import SCRIPT, Slurm
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=f"{lacking()} of Slurm is not installed (Debian: slurm-wlm)")
 EVALUATION = ["--limit", "24", "--backend", "ort-cpu", "--workers", "1", "--no-report"]
@@ -79,3 +82,33 @@ def test_a_measurement_has_its_node_alone(cluster: SlurmCluster, tmp_path: Path)
     job = cluster.ask("sbatch", "--parsable", "--hold", str(tmp_path / "out/shards.sbatch")).strip()
     assert "OverSubscribe=NO" in cluster.ask("scontrol", "show", "job", job)
     cluster.ask("scancel", job)
+
+
+def test_words_arrive_through_sbatch_as_they_were_typed(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """sbatch reads the script's comments and copies it to a node."""
+    folder = with_stub(tmp_path)
+    words = ["$$ $(X) `id` {{x}}", "a\n#SBATCH --wrap=x\n", "\u2028 %a %% '\"\\", "#"]
+    array = array_of(folder, words, "$(id) 'é'")
+    script = folder / SCRIPT
+    script.write_text(Slurm().files(array)[SCRIPT], encoding="utf-8")
+    done = subprocess.run(["sbatch", "--wait", script], env=cluster.environment, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    (_, check), (mark, work) = said(folder)
+    assert check == ["submit", str(folder / "run.yaml"), "--check-node"]
+    assert (mark, work) == ("$(id) 'é'", ["verify", *words, "--shard", "0/1", "--output", str(folder / "shard-0")])
+
+
+@pytest.mark.parametrize("time", ["90", "1:30", "01:30:00", "1-0", "1-02:03", "1-02:03:04", "UNLIMITED"])
+@pytest.mark.parametrize("memory", ["500", "500M", "1g"])
+def test_sbatch_takes_the_times_and_sizes_that_are_taken(
+    cluster: SlurmCluster, tmp_path: Path, time: str, memory: str
+) -> None:
+    folder = with_stub(tmp_path)
+    array = array_of(folder, ["m"], "", slurm={"time": time, "memory": memory})
+    (folder / SCRIPT).write_text(Slurm().files(array)[SCRIPT], encoding="utf-8")
+    for changed, taken in (("", True), ("GiB", False)):
+        text = (folder / SCRIPT).read_text(encoding="utf-8").replace(f"--mem={memory}", f"--mem={memory}{changed}")
+        (folder / "changed").write_text(text, encoding="utf-8")
+        asked = ["sbatch", "--test-only", folder / "changed"]
+        done = subprocess.run(asked, env=cluster.environment, check=False, capture_output=True, text=True)
+        assert ("nvalid" not in done.stderr) == taken, done.stderr

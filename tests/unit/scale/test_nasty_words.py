@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -102,13 +103,17 @@ def said(folder: Path) -> list[tuple[str, list[str]]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("nasty")
+def with_stub(path: Path) -> Path:
+    """Put the stub into a folder of a run, and return the folder."""
     (path / "stub").write_text(STUB)
     (path / "stub").chmod(0o755)
     (path / "logs").mkdir()
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_stub(tmp_path_factory.mktemp("nasty"))
 
 
 def array_of(folder: Path, words: list[str], line: str, **changes: Any) -> JobArray:
@@ -137,3 +142,18 @@ def test_words_arrive_as_they_were_typed(write: Callable[[JobArray], None], fold
         assert work == (line, ["verify", *words, "--shard", shard, "--output", str(folder / "shard-0")])
 
     arrives()
+
+
+@pytest.mark.readers
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("name", ["yes", "y", "on", "null", "12", "1e3", "0o17", "0x1", "1-2"])
+def test_kubectl_reads_what_was_meant(name: str, folder: Path, tmp_path: Path) -> None:
+    """Its reader of YAML is another one: names may be numbers or truth values to it."""
+    whole = {"cpu": "1e3", "nvidia.com/gpu": "8"}
+    own = {"image": f"{name}/{name}:1e3", "claim": name, "queue": name, "namespace": name, "whole_node": whole}
+    words = ["$$ $(X)", "a\n  b\n", "\u2028\x07", "\ttab ", name]  # it writes U+0085 as it is, which PyYAML folds
+    array = array_of(folder, words, name, kubernetes=own, alone=True, name=name)
+    (tmp_path / JOB).write_text(Kubernetes().files(array)[JOB], encoding="utf-8")
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{JOB}]\n")
+    read = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, check=True).stdout
+    assert yaml.safe_load(read) == yaml.safe_load((tmp_path / JOB).read_text(encoding="utf-8"))

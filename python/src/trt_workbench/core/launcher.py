@@ -37,7 +37,7 @@ class _Package:
 _PACKAGES = {
     "onnxruntime": _Package(
         f"pip install onnxruntime=={ONNXRUNTIME_VERSION}",
-        ("default", "dev", "dev-llm", "llm", "mutation", "served", "rtx", "ray", "parquet"),
+        ("default", "dev", "dev-llm", "dev-readers", "llm", "mutation", "served", "rtx", "ray", "parquet"),
     ),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',

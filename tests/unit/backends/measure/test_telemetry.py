@@ -8,7 +8,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.fake_nvml import NVMLError, fake_nvml
+from pynvml import NVML_ERROR_GPU_IS_LOST, NVMLError
+from tests.fake_nvml import fake_nvml
 
 from trt_workbench.backends.measure.telemetry import (
     THROTTLES,
@@ -56,7 +57,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
     def only(wanted: int, figures: list[int]) -> Any:
         def answer(card: int, what: int) -> int:
             if (card, what) != (1, wanted):
-                raise NVMLError
+                raise NVMLError(NVML_ERROR_GPU_IS_LOST)
             return turn(figures)
 
         return answer
@@ -115,7 +116,7 @@ def test_a_card_that_tells_little(nvml: Any) -> None:
     """Inside a container the driver knows other processes: the memory is the whole card's, nobody is told apart."""
 
     def refused(*_: object) -> None:
-        raise NVMLError
+        raise NVMLError(NVML_ERROR_GPU_IS_LOST)
 
     for name in ("PowerUsage", "TotalEnergyConsumption", "CurrentClocksThrottleReasons", "ClockInfo"):
         setattr(nvml, f"nvmlDeviceGet{name}", refused)
@@ -151,7 +152,7 @@ def test_a_card_is_opened_by_its_number_or_its_name(nvml: Any, monkeypatch: pyte
     assert _Gpu.open(5, ME) is None
 
     def without_driver() -> None:
-        raise NVMLError
+        raise NVMLError(NVML_ERROR_GPU_IS_LOST)
 
     nvml.nvmlInit = without_driver
     assert _Gpu.open(0, ME) is None
