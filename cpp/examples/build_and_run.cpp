@@ -66,12 +66,9 @@ int main(int argc, char** argv) {
                                                                 static_cast<std::streamsize>(built.plan.size()));
         }
         run_once(trtw::Plan::load(built.plan, {}));
-    } catch (const trtw::ComponentMissing& problem) {
+    } catch (const trtw::Error& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
-        return 3;
-    } catch (const trtw::DeviceFailure& problem) {
-        std::fprintf(stderr, "%s\n", problem.what());
-        return 4;
+        return static_cast<int>(problem.code());
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
         return 2;

@@ -5,10 +5,10 @@
 #include <trtw/plan.hpp>
 #include <trtw/runner.hpp>
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -45,9 +45,8 @@ void run(const std::string& path, const std::string& values) {
         std::printf("%s %s %s:", output.tensor->name.c_str(), output.tensor->dtype.c_str(),
                     trtw::bracketed(output.shape).c_str());
         if (output.tensor->dtype == "float32") {
-            const auto* first = static_cast<const float*>(output.host->data());
-            for (std::size_t i = 0; i < std::min<std::size_t>(4, output.bytes / sizeof(float)); ++i) {
-                std::printf(" %g", static_cast<double>(first[i]));
+            for (const float value : output.values<float>() | std::views::take(4)) {
+                std::printf(" %g", static_cast<double>(value));
             }
         }
         std::printf("\n");
@@ -65,12 +64,9 @@ int main(int argc, char** argv) {
     try {
         run(words[1], words.size() > 2 ? words[2] : "");
         return 0;
-    } catch (const trtw::ComponentMissing& problem) {
+    } catch (const trtw::Error& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
-        return 3;
-    } catch (const trtw::DeviceFailure& problem) {
-        std::fprintf(stderr, "%s\n", problem.what());
-        return 4;
+        return static_cast<int>(problem.code());
     } catch (const std::exception& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
         return 2;

@@ -9,7 +9,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trtw {
@@ -24,17 +27,28 @@ enum class Source : std::uint8_t {
     state   ///< what an earlier call left on the device
 };
 
+/// Throws UsageProblem where a shape has another number of elements.
+void check_volume(const Shape& shape, std::size_t elements);
+
 struct Input {
     Source source = Source::host;
     const void* data = nullptr; ///< host or device address
     Shape shape = {};
-    std::vector<std::int64_t> strides = {};    ///< host: in bytes; empty means row-major without gaps
+    std::vector<std::int64_t> strides = {}; ///< host: in bytes; empty means row-major without gaps
     /// device: the stream whose work so far writes the array. Without it the call comes after Runner::intake(), or the
     /// stream that it is given.
     std::optional<cudaStream_t> producer = {};
     std::vector<ImageView> images = {};
     LetterboxSpec spec = {};
+    std::string_view dtype = {}; ///< where told, it has to be the engine's
 };
+
+/// An array of the host's, row-major, as an input. Throws UsageProblem where the shape has another number of elements.
+template <std::ranges::contiguous_range Values>
+Input view(const Values& values, const Shape& shape) {
+    check_volume(shape, std::ranges::size(values));
+    return {.data = std::ranges::data(values), .shape = shape, .dtype = dtype_of<std::ranges::range_value_t<Values>>()};
+}
 
 /// One execution: the inputs in the engine's order. Host arrays, and images in ordinary memory, are read before submit
 /// returns; device arrays, and images on the device and in page-locked memory, must stay as they are until the call is
@@ -125,6 +139,13 @@ struct Output {
     /// Null for outputs that the call does not take, or that TensorRT writes to host memory or to a device array of the
     /// caller's (aliased outputs).
     std::shared_ptr<DeviceMemory> device;
+
+    /// Throws UsageProblem where the values are not in the slot's host memory, or of another type.
+    template <class T>
+    [[nodiscard]] std::span<const T> values() const {
+        return {static_cast<const T*>(host_values(dtype_of<T>())), bytes / sizeof(T)};
+    }
+    [[nodiscard]] const void* host_values(std::string_view dtype) const;
 };
 
 /// A call that was put on a stream of the caller's: what comes later on that stream finds its outputs complete.

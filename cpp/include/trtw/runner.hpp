@@ -10,7 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,12 @@ public:
         Finished& operator=(Finished&&) = delete;
 
         [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return *outputs_; }
+        /// Throws UsageProblem where there is no such output.
+        [[nodiscard]] const Output& output(std::string_view name) const;
+        template <class T>
+        [[nodiscard]] std::span<const T> values(std::string_view name) const {
+            return output(name).values<T>();
+        }
         [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
         [[nodiscard]] int slot() const noexcept { return slot_; }
 
@@ -88,6 +96,13 @@ public:
         std::atomic<Runner*> runner_;
         int slot_;
     };
+
+    /// Inputs by their names, of which those that state feeds may lack: `run({{"x", view(values, {1, 3})}})`.
+    using Named = std::vector<std::pair<std::string, Input>>;
+    /// Throws UsageProblem for a name that is unknown or missing.
+    [[nodiscard]] Call call(const Named& inputs) const;
+    Finished run(const Named& inputs, std::optional<cudaStream_t> stream = {}) { return run(call(inputs), stream); }
+    [[nodiscard]] Ticket submit(const Named& inputs) { return submit(call(inputs)); }
 
     /// Throws UsageProblem for a call that does not fit the engine, OutOfMemory or DeviceFailure; the runner stays
     /// usable. `stream`: a stream of the caller's to run on, in order with what else is there; else one of the

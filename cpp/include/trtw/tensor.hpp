@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace trtw {
@@ -40,6 +41,21 @@ struct TensorInfo {
     std::vector<ProfileRange> profiles; ///< per profile; of inputs only
     std::vector<ProfileRange> values;   ///< per profile; of shape tensors where TensorRT tells
 };
+
+/// The dtype of tensors whose elements are of a type of C++.
+template <class T>
+constexpr std::string_view dtype_of() {
+    if constexpr (std::is_same_v<T, float>) {
+        return "float32";
+    } else if constexpr (std::is_same_v<T, bool>) {
+        return "bool";
+    } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+        return "uint8";
+    } else {
+        static_assert(std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) != 2, "no tensor has such elements");
+        return sizeof(T) == 1 ? "int8" : sizeof(T) == 4 ? "int32" : "int64";
+    }
+}
 
 /// An input or output of a network.
 struct TensorDescription {

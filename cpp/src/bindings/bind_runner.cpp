@@ -358,8 +358,8 @@ void bind_runner(py::module_& m) {
     );
     bind_reports(m);
     bind_ticket(m);
+    bind_bench(m); // whose classes the runner's signatures have
     bind_py_runner(m);
-    bind_bench(m);
     m.def("count_nonfinite", &count_nonfinite, py::arg("array"), "Returns how many elements are NaN or infinite.");
 }
 

@@ -57,7 +57,29 @@ std::string graph_text(const SlotStatus& status) {
     return status.graphs > 0 ? "on: " + count : "not yet: a call is captured at its second use";
 }
 
+void check_volume(const Shape& shape, std::size_t elements) {
+    if (volume(shape) != static_cast<std::int64_t>(elements)) {
+        throw UsageProblem("An array of " + std::to_string(elements) + " elements cannot have the shape " +
+                           bracketed(shape) + ".");
+    }
+}
+
+const void* Output::host_values(std::string_view dtype) const {
+    if (!on_host || in_place || host == nullptr) {
+        throw UsageProblem("Output '" + tensor->name + "' is not in the runner's host memory.");
+    }
+    if (dtype != tensor->dtype) {
+        throw UsageProblem("Output '" + tensor->name + "' has dtype " + tensor->dtype + ", not " + std::string{dtype} +
+                           ".");
+    }
+    return host->data();
+}
+
 void check_input(const TensorInfo& tensor, const Input& input) {
+    if (!input.dtype.empty() && input.dtype != tensor.dtype) {
+        throw UsageProblem("Input '" + tensor.name + "' has dtype " + tensor.dtype + ", not " +
+                           std::string{input.dtype} + ".");
+    }
     if (tensor.on_host && input.source != Source::host) {
         throw UsageProblem("Input '" + tensor.name +
                            "' is a shape tensor: TensorRT reads it in host memory; pass a numpy array.");

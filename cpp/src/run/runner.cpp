@@ -68,6 +68,31 @@ void Runner::check_options() const {
     }
 }
 
+Call Runner::call(const Named& inputs) const {
+    Call made;
+    for (const TensorInfo& tensor : plan_->inputs()) {
+        const auto given = std::ranges::find(inputs, tensor.name, &Named::value_type::first);
+        if (given == inputs.end() && !feeds(options_.state, tensor.name)) {
+            throw UsageProblem("Input '" + tensor.name + "' is missing.");
+        }
+        made.inputs.push_back(given == inputs.end() ? Input{.source = Source::state} : given->second);
+    }
+    for (const auto& [name, input] : inputs) {
+        if (!index_of(plan_->inputs(), name)) {
+            throw UsageProblem("The engine has no input '" + name + "'.");
+        }
+    }
+    return made;
+}
+
+const Output& Runner::Finished::output(std::string_view name) const {
+    const auto found = index_of(runner_->plan().outputs(), name);
+    if (!found) {
+        throw UsageProblem("The engine has no output '" + std::string{name} + "'.");
+    }
+    return (*outputs_)[*found];
+}
+
 Runner::Finished::~Finished() {
     if (runner_ != nullptr) {
         runner_->pool_->release(slot_);

@@ -216,3 +216,33 @@ TEST_CASE("shapes that are refused take no graph from those that are not") {
     CHECK(run(runner, {host(four)}) == Values(4, 3));
     CHECK(fake::launched_graphs() == graphs + 1);
 }
+
+TEST_CASE("a call by names, and values by type") {
+    Runner runner{fake::recurrent(4), {}};
+    const Values x{1, 2, 3, 4};
+    const Values h(4, 10);
+    const auto finished = runner.run({{"h", trtw::view(h, {4})}, {"x", trtw::view(x, {4})}});
+    CHECK(finished.values<float>("y")[3] == 15);
+    CHECK(finished.output("h_next").values<float>().size() == 4);
+    CHECK_THROWS_WITH_AS(finished.output("z"), doctest::Contains("no output 'z'"), UsageProblem);
+    CHECK_THROWS_WITH_AS(finished.values<std::int32_t>("y"), doctest::Contains("has dtype float32, not int32"),
+                         UsageProblem);
+}
+
+TEST_CASE("names, types and shapes of such a call that do not fit are refused, with a code") {
+    Runner runner{fake::recurrent(4), {}};
+    const Values x(4, 1);
+    const std::vector<std::int32_t> numbers(4);
+    const auto in = trtw::view(x, {4});
+    CHECK_THROWS_WITH_AS(runner.run({{"x", in}}), doctest::Contains("'h' is missing"), UsageProblem);
+    CHECK_THROWS_WITH_AS(runner.run({{"x", in}, {"h", in}, {"k", in}}), doctest::Contains("no input 'k'"),
+                         UsageProblem);
+    CHECK_THROWS_WITH_AS(runner.run({{"x", in}, {"h", trtw::view(numbers, {4})}}),
+                         doctest::Contains("has dtype float32, not int32"), UsageProblem);
+    try {
+        static_cast<void>(trtw::view(x, {5}));
+        CHECK(false);
+    } catch (const trtw::Error& problem) {
+        CHECK(problem.code() == trtw::ErrorCode::usage);
+    }
+}
