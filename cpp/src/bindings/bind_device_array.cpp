@@ -258,7 +258,9 @@ ForeignArray from_own(const DeviceArray& own, cudaStream_t consumer) {
     array.shape = own.shape;
     array.dtype = own.dtype;
     array.device = own.device;
-    array.keep = reading_of(own, consumer);
+    auto reading = std::make_unique<Reading>(own.block, own.device, consumer);
+    array.keep = py::capsule(reading.get(), [](void* pointer) { delete static_cast<Reading*>(pointer); });
+    static_cast<void>(reading.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
     return array;
 }
 
@@ -317,13 +319,6 @@ py::object handle_in(py::handle stream) {
 }
 
 } // namespace
-
-py::object reading_of(const DeviceArray& array, cudaStream_t consumer) {
-    auto reading = std::make_unique<Reading>(array.block, array.device, consumer);
-    py::capsule keep{reading.get(), [](void* pointer) { delete static_cast<Reading*>(pointer); }};
-    static_cast<void>(reading.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
-    return keep;
-}
 
 std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t consumer) {
     if (is_a<DeviceArray>(value)) {

@@ -64,9 +64,6 @@ struct ForeignArray {
     pybind11::object keep;                ///< keeps the memory alive
 };
 
-/// Keeps an array, and has its next writer wait for what `consumer` was given by the end of what is returned.
-pybind11::object reading_of(const DeviceArray& array, cudaStream_t consumer);
-
 /// nullopt where the object is no array on a GPU. Where the owner can, it makes `consumer` wait for what writes the
 /// array; else there is a producer. Throws UsageProblem where its description is broken.
 std::optional<ForeignArray> foreign_array(const pybind11::handle& value, cudaStream_t consumer);

@@ -61,13 +61,9 @@ void set_host(Input& input, const TensorInfo& tensor, const py::array& array) {
     }
 }
 
-void set_images(Input& input, const TensorInfo& tensor, const ImageBatch& batch, cudaStream_t consumer,
-                std::vector<py::object>& keep) {
+void set_images(Input& input, const TensorInfo& tensor, const ImageBatch& batch) {
     if (element_name(batch.spec.dtype) != tensor.dtype) {
         refuse_dtype(tensor, element_name(batch.spec.dtype) + " of its letterbox");
-    }
-    for (const py::object& image : batch.arrays) {
-        keep.push_back(is_a<DeviceArray>(image) ? reading_of(image.cast<const DeviceArray&>(), consumer) : image);
     }
     input.source = Source::images;
     input.shape = batch_shape(batch.views.size(), batch.spec);
@@ -198,7 +194,8 @@ void set_input(Input& input, const Plan& plan, const TensorInfo& tensor, const p
         return;
     }
     if (is_a<ImageBatch>(value)) {
-        set_images(input, tensor, value.cast<const ImageBatch&>(), consumer, keep);
+        keep.push_back(py::reinterpret_borrow<py::object>(value));
+        set_images(input, tensor, value.cast<const ImageBatch&>());
         return;
     }
     keep.push_back(host_array(value, "Input", tensor.name));
