@@ -5,6 +5,7 @@
 #include "vision/mask.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace trtw {
@@ -24,7 +25,9 @@ HeadGpu::HeadGpu(HeadSpec spec) : spec_{std::move(spec)} {
 
 bool HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) {
     const auto [bound, images] = head::bind(spec_, outputs);
-    const std::size_t count = std::max(most_images_, static_cast<std::size_t>(images));
+    const auto asked = static_cast<std::size_t>(images);
+    const bool has_moved = asked > most_images_;
+    const std::size_t count = has_moved ? std::bit_ceil(asked) : most_images_; // seldom moved by batches that grow
     head::Room room{};
     room.capacity = static_cast<std::uint32_t>(std::min<std::int64_t>(head::index_count(bound), head::most_candidates));
     const std::size_t counters = aligned(count * sizeof(head::Counter));
@@ -32,7 +35,6 @@ bool HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) 
     const std::size_t results = aligned(count * head::result_bytes(spec_.max_dets, spec_.values));
     room.mask_words = head::mask_room(bound);
     const std::size_t masks = count * static_cast<std::size_t>(room.mask_words) * sizeof(std::uint32_t);
-    const bool has_moved = count > most_images_;
     if (has_moved) {
         host_.reserve(results + masks);
         device_.reserve(counters + keys + results + masks);
