@@ -1,5 +1,9 @@
 """Words of trtexec, Polygraphy, ultralytics and lm-eval are refused with what to say here."""
 
+import functools
+import inspect
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +13,21 @@ from tests.in_app import stderr_of, stdout_of
 
 from trt_workbench.app import PURPOSES, app
 from trt_workbench.console import foreign_words
+from trt_workbench.console.common import PanelCommand
+from trt_workbench.console.options import expanded
 
 GROUP: Any = typer.main.get_command(app)
+# Of options that are named without one.
+VALUES = {
+    **dict.fromkeys(("--batch", "--max-batch", "--streams", "--device", "--dla-core", "--optimization-level"), "1"),
+    **dict.fromkeys(("--imgsz", "--max-dets", "--workspace", "--warmup"), "320"),
+    **dict.fromkeys(("--conf", "--iou"), "0.5"),
+    **dict.fromkeys(("--data", "--inputs", "--text", "--calibration", "--transcribe", "--plugin"), "made"),
+    **dict.fromkeys(("--timing-cache", "--export-times", "--plan"), "made.file"),
+    **{"--dim": "n=1", "--input": "x=x.npy", "--percentiles": "99", "--verbosity": "verbose"},
+}
+# Of options that a command requires.
+REQUIRED = {"export --to": "parquet", "submit --to": "local", "quantize --to": "int8", "upgrade --to": "made"}
 FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in GROUP.commands.items()}
 
 
@@ -84,10 +101,51 @@ def test_weights_of_a_language_model_are_given_by_their_folder() -> None:
     assert "`trtw eval-llm` and `trtw export-llm` take their folder" in stderr_of("inspect", "model.safetensors")
 
 
-def test_what_is_said_is_there() -> None:
-    every = set().union(*FLAGS.values())
-    said = {one for _, says in foreign_words.OPTIONS.values() for one in says}
-    assert {one for one in said if one.startswith("--") and one.split()[0] not in every} == set()
+def reading(name: str) -> Any:
+    """A command that reads what was typed as it always does, and then does nothing."""
+    original = inspect.unwrap(GROUP.commands[name].callback)
+
+    @functools.wraps(original)
+    def nothing(*_: Any, **__: Any) -> None: ...
+
+    made = typer.Typer(rich_markup_mode=None)
+    made.command(name, cls=PanelCommand)(expanded(nothing))
+    return typer.main.get_command(made)
+
+
+def typed(command: Any, words: list[str]) -> str | None:
+    """Type words and what else the command requires; return what it says against them."""
+    for one in command.params:
+        if one.required and one.param_type_name == "argument":
+            words = ["m.onnx", *words]
+        elif one.required and one.opts[0] not in words:
+            words = [*words, one.opts[0], REQUIRED.get(f"{command.name} {one.opts[0]}", "made")]
+    try:
+        command.main(args=words, standalone_mode=False, prog_name=command.name)
+    except Exception as refusal:
+        return f"{command.name} {' '.join(words)}: {getattr(refusal, 'message', refusal)}"
+    return None
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_what_is_said_is_taken_when_it_is_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven answers once were refused in their turn, such as `quantize --to fp32`."""
+    monkeypatch.chdir(tmp_path)
+    command, refused = reading(name), []
+    flags = [flag for one in command.params for flag in (*one.opts, *one.secondary_opts)]
+    for word in foreign_words.OPTIONS.keys() - {*flags}:
+        said = foreign_words.advice(name, [word if word[0] == "-" else f"{word}1"], flags)
+        assert said, word
+        for answer in re.findall(r" Say (--.+)\.$", said):
+            words = shlex.split(answer)
+            refused.append(typed(command, [*words, VALUES[words[-1]]] if words[-1] in VALUES else words))
+        for other, rest in re.findall(r"`trtw ([a-z][\w-]*)((?: [^`]+)?)`", said):
+            words = [one for one in shlex.split(rest) if one not in ("m.onnx", "m.plan")]
+            refused.append(typed(reading(other), [*words, "m.plan"] if words[-1:] == ["--plan"] else words))
+    assert [one for one in refused if one] == []
+
+
+def test_commands_of_other_tools_are_ours() -> None:
     assert {name for name in foreign_words.COMMANDS.values() if name not in GROUP.commands} == set()
     assert foreign_words.COMMANDS.keys() & GROUP.commands.keys() == set()
     assert len(foreign_words.OPTIONS) >= 40
@@ -102,11 +160,11 @@ def test_the_list_of_commands_is_by_purpose() -> None:
 
 @pytest.mark.parametrize("words", [["--option", "device=1"], ["--opset", "half=1"], ["--imgsz=640"]])
 def test_a_value_of_an_option_is_no_such_word(words: list[str]) -> None:
-    assert foreign_words.advice(words, ["--option", "--opset", "--imgsz"]) is None
+    assert foreign_words.advice("predict", words, ["--option", "--opset", "--imgsz"]) is None
 
 
 def test_a_file_of_that_name_is_no_such_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert foreign_words.advice(["data=x"], [])
+    assert foreign_words.advice("predict", ["data=x"], [])
     Path("data=x").touch()
-    assert foreign_words.advice(["data=x"], []) is None
+    assert foreign_words.advice("predict", ["data=x"], []) is None

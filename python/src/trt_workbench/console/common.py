@@ -246,7 +246,8 @@ class PanelCommand(TyperCommand):
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
         parameters: list[Any] = self.get_params(ctx)
         read_sparingly(parameters)
-        if said := advice(args, [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]):
+        flags = [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]
+        if said := advice(self.name or "", args, flags):
             ctx.fail(said)
         try:
             rest = super().parse_args(ctx, _with_values(args, parameters))

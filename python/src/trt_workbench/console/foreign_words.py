@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-from trt_workbench.core.precision import precisions
 
 _DATA = ("--data", "--inputs", "--input", "--text")
 _RANGES = ("--shape NAME:1x3x640x640", "--profile NAME:MIN/OPT/MAX", "--dim")
@@ -18,14 +17,17 @@ _OTHERS, _NEMO = "other commands here", "NeMo"
 _PLAN = ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")
 _BUILDS = ("`trtw build-engine` builds alone, and verifies what it built.",)
 _TIMED = ("`trtw infer-engine` takes --iterations and --duration.",)
-_SAVED = ("--save", "`trtw infer-engine --save DIR` keeps the outputs.")
+_SAVED = ("--save", "`trtw infer-engine --save` keeps the outputs.")
 _KEPT = ("What is found is always kept, in the run directory.",)
 Says = tuple[str, ...]
-"""What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
+"""What to say instead, the first that the command has: `--precision fp16`, or of one command `quantize --to fp16`.
+
+A sentence fits every command. Each is typed into the commands that say it by tests/cli/test_foreign_words.py.
+"""
 
 
 def _precision(name: str) -> Says:
-    return f"--precision {name}", f"--precisions {name}", f"--to {name}"
+    return f"--precision {name}", f"--precisions {name}", f"quantize --to {name}", f"sensitivity --to {name}"
 
 
 OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
@@ -35,7 +37,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--buildOnly": (_TRTEXEC, _BUILDS),
     "--skipInference": (_TRTEXEC, _BUILDS),
     "--infStreams": (_TRTEXEC, ("--streams",)),
-    **{f"--{name}": (_TRTEXEC, _precision(name)) for name in precisions()},
+    **{f"--{name}": (_TRTEXEC, _precision(name)) for name in ("fp16", "bf16", "int8", "fp8")},
     "--best": (_TRTEXEC, ("`trtw decide` tries every precision.",)),
     "--noTF32": (_TRTEXEC, ("TF32 is off unless you say --precision fp32+tf32.",)),
     "--stronglyTyped": (_TRTEXEC, ("--strongly-typed",)),
@@ -94,7 +96,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "iou=": (_ULTRALYTICS, ("--iou",)),
     "max_det=": (_ULTRALYTICS, ("--max-dets",)),
     "half=": (_ULTRALYTICS, _precision("fp16")),
-    "device=": (_ULTRALYTICS, ("--device", "--option device=1", "`CUDA_VISIBLE_DEVICES=1` chooses the GPU.")),
+    "device=": (_ULTRALYTICS, ("--device", "`CUDA_VISIBLE_DEVICES=1` chooses the GPU.")),
     "batch=": (_ULTRALYTICS, ("--batch", "--max-batch")),
     "--batch-size": (_ULTRALYTICS, ("--batch", "--max-batch")),
     "task=": (_ULTRALYTICS, ("The model itself says what it finds.",)),
@@ -131,10 +133,11 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Commands of other tools, and ours."""
 
 
-def advice(words: Sequence[str], flags: Sequence[str]) -> str | None:
+def advice(command: str, words: Sequence[str], flags: Sequence[str]) -> str | None:
     """Return what to say for each word of another tool, in a sentence or two; None where there is none.
 
     Args:
+        command: that they were typed for.
         words: as they were typed, such as `--minShapes=x:1x3` or `imgsz=640`. An option's value is no such word.
         flags: the options that the command has.
     """
@@ -146,15 +149,16 @@ def advice(words: Sequence[str], flags: Sequence[str]) -> str | None:
         is_setting = sign and not word.startswith("-") and not before.startswith("-") and not Path(word).exists()
         if name in _BY_NAME and (is_option or is_setting):
             word = text if is_option else f"{name}="
-            found[word] = _said(word, *(OPTIONS.get(word) or _BY_NAME[name]), {*flags})
+            found[word] = _said(word, *(OPTIONS.get(word) or _BY_NAME[name]), command, {*flags})
         elif is_setting and (own := f"--{name.replace('_', '-')}") in flags:  # classes=0
-            found[f"{name}="] = _said(f"{name}=", _ULTRALYTICS, (own,), {*flags})
+            found[f"{name}="] = _said(f"{name}=", _ULTRALYTICS, (own,), command, {*flags})
     return " ".join(found.values()) or None
 
 
-def _said(word: str, tool: str, says: Says, flags: set[str]) -> str:
+def _said(word: str, tool: str, says: Says, command: str, flags: set[str]) -> str:
     of = f"{word} is a word of {tool}"
-    fits = next((one for one in says if not one.startswith("--") or one.split()[0] in flags), None)
+    own = [re.sub(f"^{command} (?=--)", "", one) for one in says]
+    fits = next((one for one in own if one.split()[0] in flags or one.endswith(".")), None)
     if fits is None:
         return f"{of}; here it is {says[0]}, which this command does not have."
     return f"{of}. Say {fits}." if fits.startswith("--") else f"{of}. {fits}"
