@@ -20,7 +20,7 @@ MIXED = """g (float[N,16,8,8] x) => (float[N,10] y) {
   [conv] a = Conv<pads=[1,1,1,1]>(x, w0) [pool] p = GlobalAveragePool(a) [flat] f = Flatten(p)
   [hidden] h = MatMul(f, w1) [act] r = Relu(h) [logits] y = MatMul(r, w2)
 }"""
-SHAPES = {"w0": (32, 16, 3, 3), "w1": (32, 64), "w2": (64, 10)}
+SHAPES = {"w0": (32, 16, 3, 3), "w1": (32, 64), "w2": (64, 10), "w3": (4, 2, 3, 3), "w4": (4, 4, 1, 1)}
 
 
 def made(folder: Path, to: Any, text: str = MIXED, opset: int = 17, **placement: Any) -> Candidate:
@@ -72,3 +72,29 @@ def test_data_that_nothing_needs_are_noted(tmp_path: Path) -> None:
     given = CalibrationSettings(calibration="images")
     candidate = make_candidate(Model.open(tmp_path / "m.onnx"), "nvfp4", tmp_path / "n.onnx", calibration=given)
     held(*candidate.evidence.notes)
+
+
+GROUPED = """g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
+  [one] a = Conv<group=2, pads=[1,1,1,1]>(x, w3) [two] y = Conv(a, w4)
+}"""
+
+
+@pytest.mark.usefixtures("doubled_core")
+@pytest.mark.parametrize(
+    ("version", "to", "placement", "noted"),
+    [
+        ("11.2.1.2", "fp16", {}, True),
+        ("11.2.1.2", "fp16", {"keep": ("one",)}, False),
+        ("11.2.1.2", "bf16", {}, False),
+        ("10.16.1.11", "fp16", {}, False),
+    ],
+)
+def test_grouped_convolutions_that_the_tensorrt_here_does_not_build_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, to: str, placement: dict[str, Any], noted: bool
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_VERSION", version)
+    notes = [note for note in made(tmp_path, to, GROUPED, **placement).evidence.notes if "grouped" in note]
+    if noted:
+        held(*notes)
+    else:
+        assert notes == []

@@ -1,10 +1,15 @@
 """The graphs of known faults are valid and right in ONNX Runtime; their ways around compute the same."""
 
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from tests.fault_patterns import PATTERNS, Pattern
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.measure.inputs import random_inputs
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -46,3 +51,46 @@ def test_the_way_around_computes_the_same(pattern: Pattern, tmp_path: Path) -> N
 @each
 def test_the_page_has_a_section_of_it(pattern: Pattern) -> None:
     assert f"\n## {pattern.name}\n" in PAGE.read_text(encoding="utf-8")
+
+
+# What the page says of ONNX Runtime, on the version that it names; XPASS(strict) says that a fault is gone.
+of_onnxruntime = pytest.mark.skipif(
+    (ort.__version__, platform.machine()) != ("1.31.1", "x86_64"), reason="the page is of ONNX Runtime 1.31.1, x86-64"
+)
+LEVELS = (ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC)
+_LOADED = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
+
+
+@of_onnxruntime
+@pytest.mark.parametrize("level", [LEVELS[0], pytest.param(LEVELS[1], marks=pytest.mark.xfail(strict=True))])
+def test_onnxruntime_takes_zeros_before_a_pool_for_its_padding(
+    level: ort.GraphOptimizationLevel, tmp_path: Path
+) -> None:
+    text = "g (float[1,1,4,4] x) => (float[1,1,4,4] y) { p = Pad(x, pads) y = MaxPool<kernel_shape=[3,3]>(p) }"
+    model = write_onnx(tmp_path / "m.onnx", text, {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])})
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    (found,) = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(
+        None, {"x": np.full((1, 1, 4, 4), -1, np.float32)}
+    )
+    assert found[0, 0, 0].tolist() == [0, 0, 0, 0]
+
+
+@of_onnxruntime
+@pytest.mark.xfail(strict=True)
+def test_onnxruntime_loads_a_product_in_fp16(tmp_path: Path) -> None:
+    text = """g (float16[4,3,2,4] x) => (float16[3,4,5] y) {
+        r = Reshape(x, shape) t = Transpose<perm=[1,0,2]>(r) y = MatMul(t, w)
+    }"""
+    arrays = {"shape": np.array([0, 0, -1]), "w": np.ones((8, 5), np.float16)}
+    model = write_onnx(tmp_path / "m.onnx", text, arrays)
+    assert subprocess.run([sys.executable, "-c", _LOADED, model], capture_output=True, check=False).returncode == 0
+
+
+@of_onnxruntime
+@pytest.mark.xfail(strict=True)
+def test_onnxruntime_gives_the_size_of_a_pool_that_onnx_says(tmp_path: Path) -> None:
+    text = "g (float[1,1,4,2] x) => (float[] y) { y = MaxPool<kernel_shape=[1,3], strides=[1,2]>(x) }"
+    session = ort.InferenceSession(write_onnx(tmp_path / "m.onnx", text), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"x": np.ones((1, 1, 4, 2), np.float32)})
+    assert found.shape == (1, 1, 4, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import onnx
 from trt_workbench import __version__
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.environment import installed_packages
-from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.core.files import refuse_foreign, scratch_folder
 from trt_workbench.core.input_files import refuse_special
 from trt_workbench.core.precision import WEIGHTS, read
+from trt_workbench.engine import native
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.model.low_precision.blocks import heads, quantize_blocks, without_form
 from trt_workbench.model.low_precision.cast import cast_model
@@ -27,7 +29,7 @@ from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered,
 from trt_workbench.model.low_precision.qdq import insert_pairs, ranged_tensors
 from trt_workbench.model.opened import Model
 from trt_workbench.model.opsets import OPSETS
-from trt_workbench.model.proto import opset
+from trt_workbench.model.proto import integer, opset
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.quantize.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
@@ -132,6 +134,7 @@ def make_candidate(
             *(calibrated.notes if calibrated else ()),
             *_zeros(ranges),
             *_notes(precision, opset(made.model), calibration),
+            *_not_built(precision, [node for node in made.model.graph.node if node.name not in kept]),
         ),
         search=search,
         source=model.path.name,
@@ -320,6 +323,19 @@ def _notes(precision: str, version: int, calibration: CalibrationSettings | Cali
         return (
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}; this model has {version}, which 10 and 11 read.",
         )
+    return ()
+
+
+def _not_built(precision: str, nodes: Sequence[onnx.NodeProto]) -> tuple[str, ...]:
+    """Say what the TensorRT here is known not to build (docs/reference/known-faults.md)."""
+    grouped = [node.name for node in nodes if node.op_type == "Conv" and integer(node, "group", 1) > 1]
+    if precision == "fp16" and grouped:
+        with suppress(ComponentMissing):
+            if (version := str(native.tensorrt_status()["version"])).startswith("11.2.1"):
+                options = " ".join(f"--keep {name}" for name in grouped)
+                return (
+                    f"TensorRT {version} does not build grouped convolutions in fp16; keep them in fp32: {options}",
+                )
     return ()
 
 
