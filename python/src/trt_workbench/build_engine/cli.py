@@ -94,7 +94,7 @@ def build_engine(
     opened = Model.open(model)
     settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
     data = settings.calibration
-    images = calibration_images(opened, data.data, preparation, data.split) if data else None
+    images = calibration_images(opened, data.data, preparation) if data else None
     if preparation != AS_THE_MODEL_SAYS and images is None:
         named = next(name for name, value in vars(preparation).items() if value != getattr(AS_THE_MODEL_SAYS, name))
         raise UsageProblem(

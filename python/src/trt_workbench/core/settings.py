@@ -210,6 +210,10 @@ Shapes = Annotated[
     Mapping[str, tuple[int, ...]],
     Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),
 ]
+Runtime = Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")]
+Precision = Annotated[str, Setting("Precision requested from the backend.")]
+Target = Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
+Report = Annotated[bool, Setting("Write report.html and plots/.")]
 Seed = Annotated[int, Setting("Seed of all random numbers.", MORE, min=0)]
 AllowUnverified = Annotated[
     bool, Setting("Accept TensorRT engines that are wrong or not verified; the first line says so.", MORE)

@@ -238,7 +238,6 @@ class CalibrationOptions:
             "--calibration",
         ),
     ]
-    split: Annotated[str | None, Setting("Split of a data set; train by default.", _INT8)] = None
     # None for what the model's inputs have, or 8 where their batch is dynamic.
     batch: Annotated[int | None, Setting("Samples per batch.", _INT8, min=1)] = None
     # "entropy2" for convolutional networks, "minmax" for transformers.

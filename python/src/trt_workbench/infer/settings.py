@@ -13,6 +13,7 @@ from trt_workbench.core.settings import (
     BackendOptions,
     Device,
     HostCode,
+    Precision,
     ProfileIndex,
     Seed,
     Setting,
@@ -179,7 +180,7 @@ class InferRequest:
         str,
         Setting("Runtime for a model, see `trtw backends`; trt builds an engine. Plans run on trt."),
     ] = "auto"
-    precision: Annotated[str, Setting("Precision to request from the backend."), OfModels()] = "fp32"
+    precision: Annotated[Precision, OfModels()] = "fp32"
     options: Annotated[BackendOptions, OfModels()] = field(default_factory=dict)
     cpu_threads: Annotated[
         int | None, Setting("Processors that the backend may use; by default all.", MORE, min=1), OfModels()

@@ -26,7 +26,7 @@ from trt_workbench.console.drawing import ReportOutcome, present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.percent import change, share
-from trt_workbench.core.settings import Setting
+from trt_workbench.core.settings import Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.llm.settings import LlmSettings
@@ -47,7 +47,7 @@ def eval_llm(
     settings: LlmSettings,
     shard: ShardOption = None,
     gpus: GpusOption = None,
-    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    report: Report = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from trt_workbench.console.common import (
     DebugOption,
@@ -23,7 +23,7 @@ from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import signed
-from trt_workbench.core.settings import Setting
+from trt_workbench.core.settings import Report
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
 from trt_workbench.core.sizes import sized
 from trt_workbench.model.precision import precision_label
@@ -46,7 +46,7 @@ def eval_stream(
     *,
     shard: ShardOption = None,
     gpus: GpusOption = None,
-    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    report: Report = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,

@@ -13,12 +13,12 @@ from trt_workbench.console.common import DebugOption, JsonOption, handled, print
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
-from trt_workbench.core.settings import Setting, pairs
+from trt_workbench.core.settings import Setting, Target, pairs
 
 
 @handled
 def make_contract(
-    model: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")],
+    model: Target,
     *,
     output: Annotated[Path, Setting("Contract to write; an existing file is not overwritten.", flags="--output -o")],
     first: Annotated[int | None, Setting("Frames of the first chunk, left context included.", min=1)] = None,

@@ -28,7 +28,7 @@ from trt_workbench.stream.contract.reading import read_contract
 from trt_workbench.stream.input import StreamInput
 from trt_workbench.stream.reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.stream.rows import numbers_of_rows
-from trt_workbench.stream.settings import DEVICE, StreamSettings
+from trt_workbench.stream.settings import AT_ONCE, DEVICE, StreamSettings
 from trt_workbench.verify import graph_hash, own_model, refuse_wrong
 
 
@@ -355,6 +355,6 @@ class OpenedStream:
     def _rows(self) -> list[int]:
         """Return the numbers of rows that a pool runs for the streams that are asked for."""
         ranges = [one.symbols[self.contract.batch_symbol or ""] for one in self.contract.profiles]
-        together = max(*self.settings.streams, 0 if self.settings.transcribe is None else self.settings.at_once)
+        together = max(*self.settings.streams, 0 if self.settings.transcribe is None else AT_ONCE)
         least, most = min(one[0] for one in ranges), max(one[2] for one in ranges)
         return sorted(numbers_of_rows(least, max(least, min(most, together))))

@@ -12,6 +12,7 @@ from trt_workbench.core.settings import (
     AllowUnverified,
     BackendOptions,
     Device,
+    Runtime,
     Seed,
     Setting,
     Trust,
@@ -28,6 +29,8 @@ MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
 WHOLE: Literal["whole"] = "whole"
 RANDOM, CODE = "random", "code"
 MOST_STREAMS = 4096
+AT_ONCE = 16
+"""Utterances that run together."""
 RATES = ("WER", "token_error_rate")
 """Names of error rates, the one that models are compared by first."""
 # Options of the streams in real time stand together in --help.
@@ -108,7 +111,7 @@ class StreamSettings:
         Setting("ONNX model or TensorRT plan; the embedded encoder by default.", argument=True, metavar="MODEL|PLAN"),
     ] = None
     contract: Annotated[Path | None, Setting("Contract of the model (`make-contract` writes a first one).")] = None
-    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
+    backend: Runtime = "auto"
     precision: Annotated[
         tuple[str, ...],
         Setting("Precisions requested from the backend, such as fp32,fp16.", kind=str, read=names, default="fp32"),
@@ -180,7 +183,6 @@ class StreamSettings:
     ] = None
     utterances: Annotated[int | None, Setting("Transcribe at most this many.", _WORDS, min=1)] = None
     normalize: Annotated[bool, Setting("Leave out case and punctuation of both texts.", _WORDS)] = False
-    at_once: Annotated[int, Setting("Utterances that run together.", _WORDS, min=1, max=MOST_STREAMS)] = 16
     tail_ms: Annotated[float, Setting("Silence after each utterance.", _WORDS, min=0, max=60_000)] = 0.0
     also: Annotated[
         tuple[Also, ...],

@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Annotated
 
 from trt_workbench.core.errors import UsageProblem, whole_number
-from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, ServerUrl, Setting, Trust, pairs
+from trt_workbench.core.settings import (
+    MORE,
+    BackendOptions,
+    Device,
+    Precision,
+    Seed,
+    ServerUrl,
+    Setting,
+    Target,
+    Trust,
+    pairs,
+)
 
 MODEL_SUFFIX = ".onnx"
 _WAYS = "Workarounds"
@@ -43,9 +54,9 @@ def _range(option: str, name: str, text: str) -> Range:
 class VerifySettings:
     """What is asked for."""
 
-    target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
+    target: Target
     backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile, v2.")] = "trt"
-    precision: Annotated[str, Setting("Precision requested from the backend.")] = "fp32"
+    precision: Precision = "fp32"
     reference: Annotated[
         str, Setting("Reference: ort-cpu, torch, the run directory of a --record, or none to check properties only.")
     ] = "ort-cpu"

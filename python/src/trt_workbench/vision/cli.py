@@ -25,7 +25,7 @@ from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
-from trt_workbench.core.settings import MORE, Setting
+from trt_workbench.core.settings import MORE, Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.vision.settings import CocoSettings, DataSettings
 
@@ -47,7 +47,7 @@ def eval_coco(
     settings: CocoSettings,
     shard: ShardOption = None,
     gpus: GpusOption = None,
-    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    report: Report = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,

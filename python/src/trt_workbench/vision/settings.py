@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, ServerUrl, Setting, names
+from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Runtime, Seed, ServerUrl, Setting, names
 
 _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
@@ -66,7 +66,7 @@ class DataSettings:
 class DetectorSettings(Preparation):
     """How a detector is run; None where the default is to be chosen."""
 
-    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
+    backend: Runtime = "auto"
     conf: Annotated[float, Setting("Score threshold.", min=0.0, max=1.0)] = 0.001
     iou: Annotated[
         float | None, Setting("NMS IoU threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.core.settings import BackendOptions, Device, Seed, Setting, Trust
+from trt_workbench.core.settings import BackendOptions, Device, Precision, Runtime, Seed, Setting, Target, Trust
 
 FEWEST_CHUNKS = 4
 
@@ -16,10 +16,10 @@ class ContractSettings:
     """What is asked for."""
 
     contract: Annotated[Path, Setting("Contract of the model, a JSON file.", argument=True, metavar="CONTRACT")]
-    target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
+    target: Target
     static: Annotated[bool, Setting("Compare only the documents and run nothing.")] = False
-    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
-    precision: Annotated[str, Setting("Precision requested from the backend.")] = "fp32"
+    backend: Runtime = "auto"
+    precision: Precision = "fp32"
     chunks: Annotated[int, Setting("Number of chunks per stream.", min=FEWEST_CHUNKS, max=4096)] = 12
     input: Annotated[
         Path | None, Setting("Signal, .npy or .npz with one array; random by default.", metavar="FILE")

@@ -19,6 +19,7 @@ from trt_workbench.stream.decoding.transducer import Decoder, Token, Transducer
 from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.pool import StreamPool
+from trt_workbench.stream.settings import AT_ONCE
 from trt_workbench.stream.transcribe.document import (
     ChangedText,
     OtherHearing,
@@ -68,7 +69,7 @@ class Transcription:
             opened.contract_path,
             self._read(),
             hop_s,
-            Listening(settings.transcribe or "", settings.normalize, settings.tail_ms, settings.at_once),
+            Listening(settings.transcribe or "", settings.normalize, settings.tail_ms),
         )
         self.notes = list(self._unwritten())
         model = opened.reference_file
@@ -128,7 +129,7 @@ class Transcription:
             tokens=sum(self._speech.lengths[1]),
             audio_seconds=sum(self._speech.seconds),
             normalized=self._settings.normalize,
-            at_once=self._settings.at_once,
+            at_once=AT_ONCE,
             sides=sides,
             differences={name: _difference(one, reference, words) for name, one in others.items()},
             changes={name: list(self._changes(one, reference))[:_SHOWN] for name, one in others.items()},
@@ -271,9 +272,7 @@ class Transcription:
                 yield PlantedError(fault=fault.name, text=fault.text, reason=fault.reason)
                 continue
             shifted = [np.roll(one, fault.shift, 0) for one in whole]
-            texts = [
-                self._speech.text(one, faulty=True) for one in _decoded(fault.decoder, shifted, self._settings.at_once)
-            ]
+            texts = [self._speech.text(one, faulty=True) for one in _decoded(fault.decoder, shifted)]
             errors = [
                 errors_between(right.split(), text.split()).total
                 for right, text in zip(self._speech.right, texts, strict=False)
@@ -302,9 +301,9 @@ class Transcription:
         )
 
 
-def _decoded(decoder: Decoder, frames: Sequence[Frames], at_once: int) -> Iterator[list[Token]]:
-    for first in range(0, len(frames), at_once):
-        some = frames[first : first + at_once]
+def _decoded(decoder: Decoder, frames: Sequence[Frames]) -> Iterator[list[Token]]:
+    for first in range(0, len(frames), AT_ONCE):
+        some = frames[first : first + AT_ONCE]
         streams = [decoder.open() for _ in some]
         yield from decoder.push(streams, some)
         for stream in streams:

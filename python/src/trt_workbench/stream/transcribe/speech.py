@@ -22,6 +22,7 @@ from trt_workbench.stream.decoding.vocabulary import Vocabulary
 from trt_workbench.stream.input import require_rate, signal_of_audio
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
+from trt_workbench.stream.settings import AT_ONCE
 from trt_workbench.stream.transcribe.error_rate import Errors, errors_between, normalized
 from trt_workbench.stream.transcribe.hearing import Ear, Heard
 from trt_workbench.stream.transcribe.manifest import Utterance
@@ -51,13 +52,11 @@ class Listening(NamedTuple):
         source: the manifest, for messages.
         plain_texts: whether case and punctuation are left out.
         tail_ms: silence after each utterance.
-        at_once: utterances that run together.
     """
 
     source: str = ""
     plain_texts: bool = False
     tail_ms: float = 0.0
-    at_once: int = 16
 
 
 class Speech:
@@ -159,9 +158,9 @@ class Speech:
     def ear(self, session: Session, load: Load) -> Iterator[tuple[Ear, Decoder, StreamPool]]:
         """Yield what hears utterances by a session of the model, with its decoder and its pool of streams."""
         with (
-            StreamPool(session, self.contract, folder=self.folder, capacity=self.asked.at_once) as pool,
+            StreamPool(session, self.contract, folder=self.folder, capacity=AT_ONCE) as pool,
             # one more, for a fault that begins texts again
-            open_decoder(self.said, self.folder, load, self.asked.at_once + 1) as decoder,
+            open_decoder(self.said, self.folder, load, AT_ONCE + 1) as decoder,
         ):
             pool.warm_up()
             yield Ear(pool, decoder, self.contract, self.vocabulary, self._hop_s), decoder, pool
