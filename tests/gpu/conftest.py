@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.backends import tf32
 from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.engine.several_builds import several_builds
 
@@ -19,8 +20,9 @@ def tensorrt() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _builder() -> Iterator[None]:
-    """Keep TensorRT's builder: most tests build engines in this process."""
-    with several_builds():
+    """Keep TensorRT's builder: most tests build engines in this process. It reads NVIDIA's variable once."""
+    with pytest.MonkeyPatch.context() as patch, several_builds():
+        patch.setenv(tf32.VARIABLE, "0")
         yield
 
 

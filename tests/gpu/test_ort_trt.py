@@ -5,6 +5,7 @@ With TensorRT 8.6 the provider is of an older ONNX Runtime, which needs PYTHONPA
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import availability, get_backend
+from trt_workbench.backends.tf32 import VARIABLE
 from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, embedded_model
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.run import StreamEvaluation
@@ -35,11 +37,10 @@ def fast() -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def _provider() -> None:
     found = availability("ort-trt")
     if not found.ok:
         pytest.skip(f"{found.reason} {found.fix}")
-    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
 
 
 def words(**more: Any) -> list[str]:
@@ -227,13 +228,14 @@ def test_tf32_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
     weights = {"w": np.random.default_rng(1).standard_normal((1024, 256)).astype(np.float32)}
     model = write_onnx(tmp_path / "m.onnx", "g (float[256,1024] x) => (float[256,256] y) { y = MatMul(x, w) }", weights)
 
-    def error(*, tf32: bool, before: str = "") -> float:
-        asked = [str(model), str(tf32), before, repr(fast())]
-        done = subprocess.run([sys.executable, "-c", _ERROR, *asked], stdout=subprocess.PIPE, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+
+    def error(*, allowed: bool, before: str = "") -> float:
+        command = [sys.executable, "-c", _ERROR, str(model), str(allowed), before, repr(fast())]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         return float(done.stdout.split()[-1])
 
-    assert error(tf32=False) < 1e-5
-    assert error(tf32=True) > 1e-5
-    # what another session has opened by then
-    assert error(tf32=False, before="ort-cuda") < 1e-5
-    assert error(tf32=False, before="trt") < 1e-5
+    assert error(allowed=False) < 1e-5
+    assert error(allowed=True) > 1e-5
+    assert error(allowed=False, before="ort-cuda") < 1e-5  # which has opened cuBLAS by then

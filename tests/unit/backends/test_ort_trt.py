@@ -165,6 +165,16 @@ def test_what_does_not_fit_is_refused(model: Path, extra: dict[str, Any]) -> Non
         plan(model, **extra)
 
 
+def test_tf32_cannot_be_forbidden_once_tensorrt_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorRT 8.6 asks for the variable when it is opened, as a library that lists these calls shows."""
+    monkeypatch.setattr(tf32, "mapped_file", {"libnvinfer.so": "/lib/libnvinfer.so.8"}.get)
+    monkeypatch.delenv(tf32.VARIABLE, raising=False)
+    with refused(UsageProblem):
+        tf32.forbid_tf32()
+    monkeypatch.setenv(tf32.VARIABLE, "0")
+    tf32.forbid_tf32()
+
+
 def test_tf32_is_forbidden_for_the_process_where_the_provider_has_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(tf32.VARIABLE, raising=False)
     monkeypatch.setenv(tf32.VARIABLE, "1")
