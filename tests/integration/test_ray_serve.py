@@ -43,7 +43,9 @@ def ray_serve(folder: Path, page: str, model: Path) -> Iterator[str]:
     (folder / "v2_serve.py").write_text(page)
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    variables = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "MODEL": str(model), "PYTHONPATH": str(folder)}
+    # without a token, which Ray would write into the user's home
+    variables = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "MODEL": str(model)}
+    variables["PYTHONPATH"] = str(folder)
     variables.pop("RAY_ADDRESS", None)
     with (
         (folder / "log").open("wb") as log,
