@@ -41,18 +41,20 @@ _PACKAGES = {
     ),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
-        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200", "gpu-ort-rtx"),
+        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200", "gpu-ort-rtx", "stand-ins"),
     ),
     "torch": _Package("pip install 'torch>=2.10'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
     "transformers": _Package(
         "pip install 'torch>=2.10' 'transformers>=5.17,<6'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")
     ),
     # By the extra: pip keeps the trt-workbench that is installed and adds what its extra names, in its version.
-    "tritonclient": _Package("pip install 'trt-workbench[served]'", ("served", "gpu", "rtx5090", "h200")),
+    "tritonclient": _Package(
+        "pip install 'trt-workbench[served]'", ("served", "gpu", "rtx5090", "h200", "dev-readers")
+    ),
     "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
     "ray": _Package("pip install 'trt-workbench[ray]'", ("ray",)),
-    "pyarrow": _Package("pip install 'trt-workbench[parquet]'", ("parquet",)),
-    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("gpu-ort-rtx",)),
+    "pyarrow": _Package("pip install 'trt-workbench[parquet]'", ("parquet", "dev-readers")),
+    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("gpu-ort-rtx", "stand-ins")),
 }
 
 
