@@ -1,6 +1,7 @@
 """Run the tests of this folder over stand-ins: `python -m tests.stand_ins -k trt`; arguments are pytest's.
 
-The loader reads its variables once, when a process starts, so pytest is started with them.
+The loader reads its variables once, when a process starts, so pytest is started with them. Where TRTW_TRT_PLUGIN names
+the TensorRT plug-in that `build-ort` made, that is the only provider, in a plain onnxruntime.
 """
 
 import os
@@ -19,6 +20,8 @@ CARD = {"class": "0x030000", "vendor": "0x10de", "device": "0x2b85"}
 
 def providers() -> list[Path]:
     """Return the shared objects of the installed providers, at least one of each package."""
+    if plugin := os.environ.get("TRTW_TRT_PLUGIN"):
+        return [Path(plugin).resolve()]
     found: list[Path] = []
     for package, pattern in PROVIDERS.items():
         spec = find_spec(package)
@@ -37,5 +40,6 @@ with tempfile.TemporaryDirectory(prefix="trtw-stand-ins-") as temporary:
     for name, text in CARD.items():
         (card / name).write_text(text + "\n")
     variables = {"LD_LIBRARY_PATH": str(folder / "lib"), "LD_PRELOAD": str(library), "STAND_IN_SYS": temporary}
-    words = [sys.executable, "-m", "pytest", "-n", "0", str(Path(__file__).parent), *sys.argv[1:]]
+    tests = Path(__file__).with_name(f"test_{'plugin' if 'TRTW_TRT_PLUGIN' in os.environ else 'provider_options'}.py")
+    words = [sys.executable, "-m", "pytest", "-n", "0", str(tests), *sys.argv[1:]]
     sys.exit(subprocess.run(words, env=os.environ | variables, check=False).returncode)

@@ -186,14 +186,19 @@ def test_what_a_provider_refuses_is_a_sentence(
     backend: str, name: str, value: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same way, with what our own tables do not let through."""
+    changed_request(backend, monkeypatch, {name: value})
+    with refused(UsageProblem):
+        load(backend, model)
+
+
+def changed_request(backend: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    """Add options of the first provider to every request of a backend, past its table."""
     kind = type(get_backend(backend))
     ours = kind.request
 
     def changed(*args: Any, **more: Any) -> Any:
         request = ours(*args, **more)
         (provider, given), *others = request.providers
-        return dataclasses.replace(request, providers=((provider, {**given, name: value}), *others))
+        return dataclasses.replace(request, providers=((provider, {**given, **options}), *others))
 
     monkeypatch.setattr(kind, "request", changed)
-    with refused(UsageProblem):
-        load(backend, model)

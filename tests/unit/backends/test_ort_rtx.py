@@ -1,6 +1,7 @@
 """The backend ort-rtx as far as a machine without such a card allows: options, availability, errors."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tests.texts import refused
 from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort import plugin
 from trt_workbench.backends.ort import rtx as ort_rtx
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.rtx import PROVIDER_OPTIONS, RTX_PROVIDER, OrtRtxBackend
@@ -103,28 +105,51 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     assert "`pip install 'trt-workbench[ort-rtx]'`" in found.fix or " -e gpu-ort-rtx " in found.fix
 
 
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package like the provider's, whose library is no library."""
+    module = tmp_path / "like_rtx.py"
+    module.write_text(f"__version__ = '0.5.0'\ndef get_library_path(): return {str(tmp_path / 'no.so')!r}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ort_rtx, "PACKAGE", module.stem)
+    monkeypatch.delitem(sys.modules, module.stem, raising=False)
+    return module
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"plugin": "0.5.0", "error": "libcuda.so.1: cannot open"}, "cannot open the provider (libcuda.so.1"),
-        ({"plugin": "0.5.0", "devices": 0}, "sees no supported card"),
+        ({"error": "libcuda.so.1: cannot open"}, "cannot open the provider (libcuda.so.1"),
+        ({"devices": 0}, "sees no supported card"),
         ({"error": "Segmentation fault"}, "cannot open the provider (Segmentation fault)"),
-        ({"plugin": "0.5.0", "devices": 1}, ""),
+        ({"devices": 1}, ""),
     ],
 )
+@pytest.mark.usefixtures("package")
 def test_what_the_provider_answers_is_the_answer(
     gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], reason: str
 ) -> None:
     gpus("12.0")
-    monkeypatch.setattr(ort_rtx, "PACKAGE", "json")
-    monkeypatch.setattr(ort_rtx, "probe_plugin", lambda: answer)
+    monkeypatch.setattr(plugin, "probe_plugin", lambda *_: answer)
     found = OrtRtxBackend().availability()
     assert found.ok == (not reason)
     assert reason in found.reason
     assert found.ok or "doctor" in found.fix
-    assert found.versions.get("ort_rtx_plugin") == answer.get("plugin")
+    assert found.versions["ort_rtx_plugin"] == "0.5.0"
 
 
-def test_without_its_package_the_probe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ort_rtx, "_PROBE", "import no_such_package")
-    assert "no_such_package" in ort_rtx.probe_plugin.__wrapped__()["error"]
+@pytest.mark.usefixtures("package")
+def test_a_library_that_is_not_there_is_the_answer_of_onnx_runtime(gpus: Callable[..., None]) -> None:
+    gpus("12.0")
+    found = OrtRtxBackend().availability()
+    assert not found.ok
+    assert "no.so" in found.reason
+
+
+def test_a_package_that_cannot_be_imported_is_a_sentence(gpus: Callable[..., None], package: Path) -> None:
+    gpus("12.0")
+    package.write_text("import no_such_package\n")
+    found = OrtRtxBackend().availability()
+    assert "like_rtx cannot be imported" in found.reason
+    assert "no_such_package" in found.reason
+    assert "onnxruntime-ep-nv-tensorrt-rtx" in found.fix or "setup-ort-rtx" in found.fix

@@ -10,7 +10,9 @@ from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort import plugin
 from trt_workbench.backends.ort.backend import LoadRequest
+from trt_workbench.backends.ort.plugin import TENSORRT_PLUGIN, plugin_file
 from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine.profiles import Profile
@@ -18,6 +20,7 @@ from trt_workbench.engine.profiles import Profile
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 V10 = {"tensorrt": "101601", "onnxruntime": "1.31.1"}
 V11 = {"tensorrt": "110100", "onnxruntime": "1.31.1"}
+BY_PLUGIN = {**V11, "ort_trt_plugin": "ep-tensorrt-1.31.1-11.so"}
 SHAPES = {
     "trt_profile_min_shapes": "x:1x4",
     "trt_profile_opt_shapes": "x:4x4",
@@ -45,6 +48,94 @@ def test_without_the_provider_loading_is_an_error(model: Path, gpus: Callable[..
     gpus("9.0")
     with refused(ComponentMissing):
         OrtTrtBackend().load(model)
+
+
+@pytest.fixture
+def built(gpus: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Path]:
+    """Put a file where the plug-in for one ONNX Runtime and one TensorRT belongs; TensorRT 11.1 is set up."""
+    gpus("12.0")
+    monkeypatch.setenv("TRTW_ROOT", str(tmp_path))
+    monkeypatch.setenv("TENSORRT_HOME", str(tmp_path / "trt"))
+    (tmp_path / "trt" / "include").mkdir(parents=True)
+    parts = enumerate(("MAJOR", "MINOR", "PATCH"), start=11)
+    text = "".join(f"#define NV_TENSORRT_{name} {number}\n" for number, name in parts)
+    (tmp_path / "trt" / "include" / "NvInferVersion.h").write_text(text)
+
+    def build(onnxruntime: str, tensorrt: int) -> Path:
+        file = plugin_file(onnxruntime, tensorrt)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("no library")
+        return file
+
+    return build
+
+
+needs_plain_wheel = pytest.mark.skipif(
+    TRT in ort.get_available_providers(), reason="the wheel's own provider may serve"
+)
+
+
+@needs_plain_wheel
+def test_the_plug_in_serves_where_the_wheels_own_provider_does_not(
+    built: Callable[[str, int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    found = {"devices": 1, "tensorrt": 110100}
+    monkeypatch.setattr(plugin, "probe_plugin", lambda *words: asked.append(words) or found)
+    assert "has no TensorrtExecutionProvider" in OrtTrtBackend().availability().reason
+    file = built(ort.__version__, 11)
+    served = OrtTrtBackend().availability()
+    assert served.ok
+    assert served.versions == {
+        "onnxruntime": ort.__version__,
+        "tensorrt": "110100",
+        "ort_trt_plugin": f"ep-tensorrt-{ort.__version__}-11.so",
+    }
+    assert asked == [(TENSORRT_PLUGIN, str(file))]
+
+
+@needs_plain_wheel
+@pytest.mark.parametrize("built_for", [("1.30.0", 11), ("", 10)])
+def test_a_plug_in_for_another_tensorrt_or_onnx_runtime_is_a_sentence(
+    built: Callable[[str, int], Path], model: Path, built_for: tuple[str, int]
+) -> None:
+    built(built_for[0] or ort.__version__, built_for[1])
+    with refused(ComponentMissing):
+        OrtTrtBackend().load(model)
+
+
+@needs_plain_wheel
+def test_a_plug_in_that_is_no_library_is_what_onnx_runtime_says(built: Callable[[str, int], Path]) -> None:
+    built(ort.__version__, 11)
+    found = OrtTrtBackend().availability()
+    assert f"ONNX Runtime {ort.__version__} cannot open the provider" in found.reason
+    assert "file too short" in found.reason
+
+
+def test_the_plug_in_gets_the_options_and_no_cuda_provider_beside_it(model: Path) -> None:
+    made = plan(model, versions=BY_PLUGIN, device_id=1, trt_dla_gpu_fallback_enable=True)
+    assert [name for name, _ in made.providers] == [TENSORRT_PLUGIN, CPU]
+    assert made.accepted == (TENSORRT_PLUGIN,)
+    assert made.plugin
+    assert (made.plugin.card, Path(made.plugin.library).name) == (1, "ep-tensorrt-1.31.1-11.so")
+    assert made.providers[0][1]["trt_dla_gpu_fallback_enable"] == "True"
+    assert plan(model, versions=V11).plugin is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "extra"),
+    [
+        (BY_PLUGIN, {"trt_preview_features": "ALIASED_PLUGIN_IO_10_03"}),
+        (BY_PLUGIN, {"cuda_graph": True}),
+        (BY_PLUGIN, {"trt_cuda_graph_enable": True}),
+        (V11, {"trt_dla_adjust_for_dla": True}),
+    ],
+)
+def test_an_option_that_the_serving_provider_lacks_is_a_sentence(
+    model: Path, versions: dict[str, str], extra: dict[str, Any]
+) -> None:
+    with refused(UsageProblem):
+        plan(model, versions=versions, **extra)
 
 
 def test_providers_in_order_and_only_tensorrt_accepted(model: Path) -> None:

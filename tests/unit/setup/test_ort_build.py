@@ -1,3 +1,9 @@
+"""`build-ort`: what is built for which TensorRT and ONNX Runtime, resuming, checking, installing.
+
+The build script of the stand-in source tree notes how it is called. That the real one takes the same words is in
+test_ort_build_real.py.
+"""
+
 import json
 import subprocess
 import sys
@@ -9,95 +15,102 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.setup import ort_build_steps
+from trt_workbench.setup import ort_build, ort_build_steps
 from trt_workbench.setup.ort_build import build_ort
-from trt_workbench.setup.ort_build_steps import (
-    USED_FLAGS,
-    BuildRequest,
-    BuildSteps,
-    check_command,
-    known_flags,
-    prepare_steps,
-)
+from trt_workbench.setup.ort_build_steps import LINKS, PROVIDER_LIBRARY, BuildRequest, BuildSteps, prepare_steps
 
-# A build script with the flags that are used, which "builds" a wheel and notes how it was called.
 BUILD_SCRIPT = """
-import argparse, pathlib, sys
-from build_args import parser
-args = parser().parse_args()
-folder = pathlib.Path(args.build_dir) / "Release"
+import pathlib, sys
+words = sys.argv
+value = lambda name: pathlib.Path(words[words.index(name) + 1])
+assert value("--cudnn_home").is_dir() and value("--tensorrt_home").is_dir()
+folder = value("--build_dir") / "Release"
 folder.mkdir(parents=True, exist_ok=True)
 with (folder.parent / "calls").open("a") as file:
-    file.write(("update" if args.update else "build") + "\\n")
-if args.update:
-    (folder / "CMakeCache.txt").write_text("")
-else:
+    file.write(("update" if "--update" in words else "build") + "\\n")
+if "--build" in words:
     if (folder.parent / "out-of-memory").exists():
         sys.exit(137)
     (folder / "dist").mkdir(exist_ok=True)
-    (folder / "dist" / "onnxruntime_gpu-1.31.1-cp311-cp311-linux_x86_64.whl").write_text("wheel")
+    (folder / "dist" / "onnxruntime_gpu-1.22.0-cp311-cp311-linux_x86_64.whl").write_text("wheel")
+    (folder / "libonnxruntime_providers_tensorrt.so").write_text("built")
 """
-WITH_VALUE = {"--build_dir", "--config", "--cmake_generator", "--cuda_home", "--cudnn_home", "--tensorrt_home"}
-WITH_VALUE |= {"--parallel", "--nvcc_threads"}
+HEADER = "#define NV_TENSORRT_MAJOR {}\n#define NV_TENSORRT_MINOR {}\n#define NV_TENSORRT_PATCH {}\n"
+LIBRARIES = ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
 
 
-def build_args(flags: tuple[str, ...]) -> str:
-    lines = ["import argparse", "def parser():", "    parser = argparse.ArgumentParser()"]
-    for flag in flags:
-        more = (
-            "" if flag in WITH_VALUE else ', nargs="+"' if flag == "--cmake_extra_defines" else ', action="store_true"'
-        )
-        lines.append(f"    parser.add_argument({flag!r}{more})")
-    return "\n".join([*lines, "    return parser", ""])
+def tensorrt(folder: Path, major: int, minor: int = 0, patch: int = 0) -> Path:
+    """A TensorRT as `setup-tensorrt` makes it of wheels: libraries under one name each."""
+    for part in ("include", "lib"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    (folder / "include" / "NvInferVersion.h").write_text(HEADER.format(major, minor, patch))
+    for stem in LIBRARIES:
+        (folder / "lib" / f"{stem}.so.{major}").touch()
+    return folder
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A source tree."""
+    """A source tree of ONNX Runtime."""
     root = tmp_path / "source"
     (root / "tools" / "ci_build").mkdir(parents=True)
-    (root / "cmake").mkdir()
-    (root / "tools" / "ci_build" / "build_args.py").write_text(build_args(USED_FLAGS))
     (root / "tools" / "ci_build" / "build.py").write_text(BUILD_SCRIPT)
-    (root / "cmake" / "CMakeLists.txt").write_text('option(onnxruntime_BUILD_UNIT_TESTS "tests" ON)\n')
-    (root / "VERSION_NUMBER").write_text("1.31.1\n")
+    (root / "VERSION_NUMBER").write_text("1.22.0\n")
     return root
 
 
 @pytest.fixture
-def request_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., BuildRequest]:
-    """A machine with everything: the folders that a build needs, and an interpreter that only pretends to install."""
-    for folder, file in (("trt/include", "NvInfer.h"), ("cuda/bin", "nvcc"), ("cudnn/include", "cudnn.h")):
+def plugin_source(tmp_path: Path) -> Path:
+    """A source tree of the plug-in."""
+    root = tmp_path / "plugin-source"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "tensorrt_provider_factory.cc").touch()
+    return root
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set which ONNX Runtime is installed."""
+
+    def install(**versions: str) -> None:
+        found = {name.replace("_", "-"): version for name, version in versions.items()}
+        monkeypatch.setattr(ort_build_steps, "installed_packages", lambda: found)
+
+    return install
+
+
+@pytest.fixture
+def request_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: Callable[..., None]
+) -> Callable[..., BuildRequest]:
+    """A machine with onnxruntime-gpu 1.22.0, TensorRT 8.6.0, CUDA, cuDNN, and tools that note their words."""
+    installed(onnxruntime_gpu="1.22.0")
+    monkeypatch.setenv("TRTW_ROOT", str(tmp_path / "root"))
+    for folder, file in (("cuda/bin", "nvcc"), ("cudnn/include", "cudnn.h"), ("tools", "ninja"), ("capi", "libx.so")):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / file).write_text("")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for tool in ("cmake", "ninja"):
-        (tools / tool).write_text("#!/bin/sh\n")
-        (tools / tool).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    python = tmp_path / "python"
-    python.write_text(
-        f"""#!/bin/sh
-[ "$1" = -P ] && shift
-case "$1" in
-  -m) echo "$@" >> {tmp_path}/pip; exit 0;;
-  -c) if [ -e {tmp_path}/wrong ]; then echo "opened /usr/lib/libnvinfer.so.10" >&2; exit 1; fi; echo served;;
-  *) exec {sys.executable} "$@";;
-esac
-"""
+        (tmp_path / folder / file).write_text("#!/bin/sh\n")
+        (tmp_path / folder / file).chmod(0o755)
+    cmake = tmp_path / "tools" / "cmake"
+    cmake.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/cmake\ntouch {tmp_path}/build/libonnxruntime_ep_tensorrt.so\n'
     )
-    python.chmod(0o755)
+    cmake.chmod(0o755)
+    (tmp_path / "capi" / PROVIDER_LIBRARY).write_text("the wheel's")
+    (tmp_path / "capi" / "libonnxruntime.so.1.22.0").touch()
+    monkeypatch.setattr(ort_build_steps, "onnxruntime_libraries", lambda: tmp_path / "capi")
+    monkeypatch.setattr(ort_build, "onnxruntime_libraries", lambda: tmp_path / "capi")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/usr/bin:/bin")
+    opened = {"tensorrt_library": str(tmp_path / "trt" / "lib" / "libnvinfer.so.8")}
+    monkeypatch.setattr(ort_build, "open_library", lambda *_: opened)
 
     def make(**changes: object) -> BuildRequest:
         request = BuildRequest(
             architectures=("120",),
             jobs=3,
-            tensorrt_home=tmp_path / "trt",
+            tensorrt_home=tensorrt(tmp_path / "trt", 8, 6),
             cuda_home=tmp_path / "cuda",
             cudnn_home=tmp_path / "cudnn",
             build_dir=tmp_path / "build",
-            python=python,
         )
         return replace(request, **changes)
 
@@ -105,41 +118,120 @@ esac
 
 
 def words(plan: BuildSteps, name: str) -> tuple[str, ...]:
-    step = plan.step(name)  # type: ignore[arg-type]
-    return step.words
+    return next(step.words for step in plan.steps if step.name == name)
 
 
-def flags(plan: BuildSteps) -> set[str]:
-    return {word for name in ("configure", "compile") for word in words(plan, name) if word.startswith("--")}
-
-
-def test_every_flag_of_every_plan_is_in_the_recorded_list(
-    request_for: Callable[..., BuildRequest], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("release", "wheels", "product", "what"),
+    [
+        ((11, 1), {"onnxruntime": "1.31.1"}, "plugin", ""),
+        ((10, 16), {"onnxruntime_gpu": "1.31.1"}, "plugin", ""),
+        ((10, 16), {"onnxruntime_gpu": "1.23.0"}, "plugin", ""),
+        ((10, 16), {"onnxruntime_gpu": "1.22.1"}, "provider", ""),
+        ((8, 6), {"onnxruntime_gpu": "1.31.1"}, "provider", ""),
+        ((8, 6), {"onnxruntime": "1.31.1"}, "provider", "itself onnxruntime-gpu 1.31.1"),
+        ((10, 16), {"onnxruntime": "1.22.1"}, "provider", "needs ONNX Runtime 1.23.0 and TensorRT 10 or newer"),
+        ((11, 1), {}, "plugin", "ONNX Runtime is not installed"),
+    ],
+)
+def test_what_is_built_follows_from_tensorrt_and_onnx_runtime(
+    request_for: Callable[..., BuildRequest],
+    installed: Callable[..., None],
+    tmp_path: Path,
+    release: tuple[int, int],
+    wheels: dict[str, str],
+    product: str,
+    what: str,
 ) -> None:
-    used = set()
-    for root in (0, 1000):
-        monkeypatch.setattr(ort_build_steps.os, "geteuid", lambda root=root: root)
-        for ccache in (None, "/usr/bin/ccache"):
-            monkeypatch.setattr(ort_build_steps.shutil, "which", lambda name, c=ccache: c if name == "ccache" else name)
-            for minimal in (False, True):
-                used |= flags(prepare_steps(request_for(minimal_cuda=minimal)))
-    assert used == set(USED_FLAGS)
+    installed(**wheels)
+    plan = prepare_steps(request_for(tensorrt_home=tensorrt(tmp_path / "other", *release)))
+    assert plan.product == product
+    assert what in " ".join(plan.missing)
+    assert bool(plan.missing) == bool(what)
+    assert prepare_steps(request_for(whole=True)).product == "whole"
 
 
-def test_the_plan_builds_for_one_architecture_against_the_chosen_tensorrt(
-    request_for: Callable[..., BuildRequest], tmp_path: Path
+def test_the_plug_in_is_built_for_the_major_version_of_the_headers_and_for_the_card(
+    request_for: Callable[..., BuildRequest],
+    installed: Callable[..., None],
+    source: Path,
+    plugin_source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = prepare_steps(request_for())
-    command = words(plan, "compile")
-    assert plan.missing == ()
-    assert command[command.index("--tensorrt_home") + 1] == str(tmp_path / "trt")
-    assert command[command.index("--parallel") + 1] == "3"
-    assert "CMAKE_CUDA_ARCHITECTURES=120" in command
-    assert "--enable_cuda_minimal_build" not in command
-    minimal = prepare_steps(request_for(minimal_cuda=True, cudnn_home=None))
-    assert "--enable_cuda_minimal_build" in words(minimal, "compile")
-    assert "--cudnn_home" not in words(minimal, "compile")
-    assert words(plan, "clone")[:5] == ("git", "clone", "--depth", "1", "--branch")
+    installed(onnxruntime="1.31.1")
+    home = tensorrt(tmp_path / "other", 11, 1)
+    opened = {"tensorrt_library": str(home / "lib" / "libnvinfer.so.11")}
+    monkeypatch.setattr(ort_build, "open_library", lambda *_: opened)
+    request = request_for(tensorrt_home=home, sources=(source, plugin_source), definitions=("A=B",))
+    product, place = build_ort(request, lambda _: None)
+    assert (product, place.name) == ("plugin", "ep-tensorrt-1.31.1-11.so")
+    assert place.is_relative_to(tmp_path / "root" / "extern")
+    assert place.is_file()
+    configured, built = (tmp_path / "cmake").read_text().splitlines()
+    for word in ("-DTRT_MAJOR_VERSION=11", "-DCMAKE_CUDA_ARCHITECTURES=120", "-DCMAKE_BUILD_TYPE=Release", "-DA=B"):
+        assert word in configured.split()
+    assert built.endswith("--target onnxruntime_ep_tensorrt")
+    # the plug-in looks for libraries in TENSORRT_HOME itself, and for all of ONNX Runtime in one place
+    links = tmp_path / "build" / LINKS
+    for stem in LIBRARIES:
+        assert (links / "tensorrt" / f"{stem}.so.11").resolve() == home / "lib" / f"{stem}.so.11"
+        assert (links / "tensorrt" / "lib" / f"{stem}.so").resolve() == home / "lib" / f"{stem}.so.11"
+    assert (links / "onnxruntime" / "lib" / "libonnxruntime.so").resolve() == tmp_path / "capi/libonnxruntime.so.1.22.0"
+    assert (links / "onnxruntime" / "include").readlink() == source / "include/onnxruntime/core/session"
+
+
+def test_a_provider_is_built_alone_and_the_wheels_own_is_kept(
+    request_for: Callable[..., BuildRequest], source: Path, tmp_path: Path
+) -> None:
+    request, said = request_for(sources=(source,)), []
+    assert build_ort(request, said.append) == ("provider", tmp_path / "capi" / PROVIDER_LIBRARY)
+    assert (tmp_path / "capi" / PROVIDER_LIBRARY).read_text() == "built"
+    kept = tmp_path / "capi" / f"{PROVIDER_LIBRARY}.1.22.0"
+    assert kept.read_text() == "the wheel's"
+    assert said[-1] == f"The wheel's own library is kept: {kept}"
+    build_ort(request, said.append)
+    assert kept.read_text() == "the wheel's"
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        {"tensorrt_library": "/usr/lib/libnvinfer.so.8"},
+        {},
+        {"provider": "libcublas.so.12: cannot open shared object file"},
+        {"error": "Segmentation fault"},
+    ],
+)
+def test_what_does_not_open_this_tensorrt_is_not_installed(
+    request_for: Callable[..., BuildRequest],
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opened: dict[str, str],
+) -> None:
+    monkeypatch.setattr(ort_build, "open_library", lambda *_: opened)
+    with refused(CheckFailed):
+        build_ort(request_for(sources=(source,)), lambda _: None)
+    assert [path.name for path in (tmp_path / "capi").glob(f"*{PROVIDER_LIBRARY}*")] == [PROVIDER_LIBRARY]
+    assert (tmp_path / "capi" / PROVIDER_LIBRARY).read_text() == "the wheel's"
+    build_ort(request_for(sources=(source,), install=False), lambda _: None)
+
+
+def test_all_of_it_is_installed_by_pip(
+    request_for: Callable[..., BuildRequest], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *pip*) echo "$@" >> {tmp_path}/pip;; *) exec {sys.executable} "$@";; esac\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    product, wheel = build_ort(request_for(sources=(source,), whole=True), lambda _: None)
+    assert (product, wheel.suffix) == ("whole", ".whl")
+    removed, added = (tmp_path / "pip").read_text().splitlines()
+    assert removed.endswith("uninstall --yes onnxruntime onnxruntime-gpu")
+    assert added.endswith(str(wheel))
 
 
 def test_what_is_missing_is_named_and_stops_the_build(
@@ -147,81 +239,108 @@ def test_what_is_missing_is_named_and_stops_the_build(
 ) -> None:
     monkeypatch.delenv("CUDNN_HOME", raising=False)
     monkeypatch.setattr(ort_build_steps, "driver_report", lambda: {"gpus": []})
+    monkeypatch.setenv("PATH", str(tmp_path / "no"))
     bare = request_for(tensorrt_home=tmp_path / "no", cuda_home=tmp_path / "no", cudnn_home=None, architectures=())
     told = " ".join(prepare_steps(bare).missing)
-    for text in ("NvInfer" if "NvInfer" in told else "headers", "nvcc", "cuDNN", "--arch"):
+    for text in ("headers", "nvcc", "cuDNN", "--arch", "git is not on PATH", "ninja is not on PATH"):
         assert text in told
     with pytest.raises(ComponentMissing, match="The build cannot start"):
         build_ort(bare, lambda _: None)
     assert not (tmp_path / "build").exists()
+    (tensorrt(tmp_path / "partly", 10) / "lib" / "libnvonnxparser.so.10").unlink()
+    assert "libnvonnxparser is missing" in " ".join(
+        prepare_steps(request_for(tensorrt_home=tmp_path / "partly")).missing
+    )
 
 
-@pytest.mark.parametrize(("gib", "minimal", "expected"), [(64, False, 8), (16, False, 3), (16, True, 8), (1, False, 1)])
+@pytest.mark.parametrize(
+    ("gib", "changes", "expected"),
+    [
+        (64, {"whole": True}, 8),
+        (16, {"whole": True}, 3),
+        (16, {"minimal_cuda": True}, 8),
+        (4, {}, 2),
+        (4, {"whole": True}, 0),
+        (1, {}, 0),
+    ],
+)
 def test_parallelism_follows_the_memory(
-    monkeypatch: pytest.MonkeyPatch, gib: int, minimal: bool, expected: int
+    request_for: Callable[..., BuildRequest],
+    monkeypatch: pytest.MonkeyPatch,
+    gib: int,
+    changes: dict[str, bool],
+    expected: int,
 ) -> None:
     monkeypatch.setattr(ort_build_steps, "available_bytes", lambda: gib * 2**30)
     monkeypatch.setattr(ort_build_steps, "available_processors", lambda: 8)
-    assert ort_build_steps._jobs(minimal) == expected
-
-
-def test_a_flag_or_a_definition_that_the_tree_does_not_know_is_refused(source: Path) -> None:
-    assert known_flags(source) == set(USED_FLAGS)
-    check_command(source, [*USED_FLAGS, "onnxruntime_BUILD_UNIT_TESTS=OFF", "CMAKE_CUDA_ARCHITECTURES=90"])
-    with refused(UsageProblem):
-        check_command(source, ["--use_tensorrt", "--use_tensorrt_11"])
-    with refused(UsageProblem):
-        check_command(source, ["onnxruntime_BUILD_TESTS=OFF"])
-    with refused(UsageProblem):
-        known_flags(source / "cmake")
+    plan = prepare_steps(request_for(jobs=None, **changes))
+    command = words(plan, "compile")
+    assert command[command.index("--parallel") + 1] == str(expected or 1)
+    assert any("of memory is free" in reason for reason in plan.missing) == (expected == 0)
+    assert prepare_steps(request_for(jobs=1, **changes)).missing == ()
 
 
 def test_a_build_goes_on_where_it_stopped(
     request_for: Callable[..., BuildRequest], source: Path, tmp_path: Path
 ) -> None:
-    request, said = request_for(source=source), []
+    request, said = request_for(sources=(source,), install=False), []
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "out-of-memory").touch()
     with refused(ComponentMissing):
         build_ort(request, said.append)
     (tmp_path / "build" / "out-of-memory").unlink()
-    wheel = build_ort(request, said.append)
-    assert wheel.name.startswith("onnxruntime_gpu-1.31.1")
+    assert build_ort(request, said.append) == ("provider", tmp_path / "build" / "Release" / PROVIDER_LIBRARY)
     # configured once; another command line configures anew
     assert (tmp_path / "build" / "calls").read_text().split() == ["update", "build", "build"]
-    build_ort(request_for(source=source, jobs=1), said.append)
+    build_ort(request_for(sources=(source,), install=False, jobs=1), said.append)
     assert (tmp_path / "build" / "calls").read_text().split()[3:] == ["update", "build"]
-    pip = (tmp_path / "pip").read_text().splitlines()
-    assert pip[0].endswith("uninstall --yes onnxruntime onnxruntime-gpu")
-    assert pip[1].endswith(str(wheel))
-    assert said[-1] == "served"
 
 
-def test_a_wheel_that_opens_another_tensorrt_fails(
+def test_a_build_folder_of_another_tensorrt_is_refused(
     request_for: Callable[..., BuildRequest], source: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "wrong").touch()
-    with refused(CheckFailed):
-        build_ort(request_for(source=source), lambda _: None)
-
-
-def test_a_tree_of_another_version_needs_a_word(request_for: Callable[..., BuildRequest], source: Path) -> None:
-    (source / "VERSION_NUMBER").write_text("1.30.0\n")
+    build_ort(request_for(sources=(source,), install=False), lambda _: None)
     with refused(UsageProblem):
-        build_ort(request_for(source=source), lambda _: None)
-    build_ort(request_for(source=source, other_version=True, install=False), lambda _: None)
+        build_ort(request_for(sources=(source,), tensorrt_home=tensorrt(tmp_path / "8.6.1", 8, 6, 1)), lambda _: None)
+
+
+def test_a_source_tree_fits_the_installed_onnx_runtime(
+    request_for: Callable[..., BuildRequest],
+    installed: Callable[..., None],
+    source: Path,
+    plugin_source: Path,
+    tmp_path: Path,
+) -> None:
+    for version in ("1.21.0", "1.24.0"):
+        (source / "VERSION_NUMBER").write_text(f"{version}\n")
+        with refused(UsageProblem):
+            build_ort(request_for(sources=(source,)), lambda _: None)
+    installed(onnxruntime="1.23.0")
+    home = tensorrt(tmp_path / "other", 10)
+    with refused(UsageProblem):
+        build_ort(request_for(sources=(source, plugin_source), tensorrt_home=home), lambda _: None)
+    build_ort(request_for(sources=(source,), whole=True, install=False), lambda _: None)
+
+
+def test_without_a_network_the_failed_clone_says_what_to_give(
+    request_for: Callable[..., BuildRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort_build_steps, "REPOSITORY", (tmp_path / "absent").as_uri())
+    with refused(ComponentMissing):
+        build_ort(request_for(), lambda _: None)
+    assert list((tmp_path / "root" / "extern").rglob("v1.22.0")) == []
 
 
 def test_the_tag_is_cloned_once(
     request_for: Callable[..., BuildRequest], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@t"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["tag", "v1.31.1"]):
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["tag", "v1.22.0"]):
         subprocess.run([*git, *command], check=True)
-    monkeypatch.setattr(ort_build_steps, "extern_root", lambda: tmp_path / "extern")
-    request = request_for(git=source.as_uri(), install=False)
+    monkeypatch.setattr(ort_build_steps, "REPOSITORY", source.as_uri())
+    request = request_for(install=False)
     build_ort(request, lambda _: None)
-    clone = tmp_path / "extern" / "onnxruntime" / "v1.31.1"
+    clone = tmp_path / "root" / "extern" / "onnxruntime" / "v1.22.0"
     assert (clone / "tools" / "ci_build" / "build.py").is_file()
     (clone / "mark").touch()
     build_ort(request, lambda _: None)
@@ -231,13 +350,16 @@ def test_the_tag_is_cloned_once(
 
 def test_dry_run_prints_every_command_and_does_nothing(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
+    home = tensorrt(tmp_path / "trt", 10, 16)
     command = [sys.executable, str(root / "tasks" / "build-ort"), "--dry-run", "--arch", "90", "--build-dir"]
-    out = subprocess.run([*command, str(tmp_path / "b")], capture_output=True, text=True, check=True).stdout
-    for step in ("clone", "configure", "compile", "uninstall", "install", "check"):
+    command += [str(tmp_path / "b"), "--tensorrt-home", str(home)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for step in ("clone", "checkout", "configure", "compile", "install"):
         assert f"# {step}\n" in out
     assert "CMAKE_CUDA_ARCHITECTURES=90" in out
-    out = subprocess.run([*command, str(tmp_path / "b"), "--json"], capture_output=True, text=True, check=True).stdout
-    assert [entry["step"] for entry in json.loads(out)["commands"]][:2] == ["clone", "configure"]
+    out = subprocess.run([*command, "--whole", "--json"], capture_output=True, text=True, check=True).stdout
+    steps = [entry["step"] for entry in json.loads(out)["commands"]]
+    assert steps == ["clone", "configure", "compile", "uninstall", "install"]
     assert not (tmp_path / "b").exists()
 
 
@@ -247,9 +369,11 @@ def test_an_architecture_that_does_not_exist(architecture: str) -> None:
         prepare_steps(BuildRequest(architectures=(architecture,)))
 
 
-def test_a_folder_that_is_no_source_tree(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_source_tree_and_a_definition_without_a_value(tmp_path: Path) -> None:
     with refused(UsageProblem):
-        prepare_steps(BuildRequest(source=tmp_path, architectures=("120", "90a")))
+        prepare_steps(BuildRequest(sources=(tmp_path,), architectures=("120", "90a")))
+    with refused(UsageProblem):
+        prepare_steps(BuildRequest(definitions=("CMAKE_BUILD_TYPE",)))
 
 
 def test_an_interrupt_says_what_is_kept(
@@ -258,9 +382,9 @@ def test_an_interrupt_says_what_is_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trt_workbench.setup.ort_build._run", interrupted)
+    monkeypatch.setattr(ort_build, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt) as interrupt:
-        build_ort(request_for(source=source), lambda _: None)
+        build_ort(request_for(sources=(source,)), lambda _: None)
     assert interrupt.value.__notes__ == [
         f"The clone and what is built are kept; the same command goes on from there: {source}"
     ]

@@ -1,115 +1,73 @@
-"""The steps of a build of ONNX Runtime: what is there, what is missing, and every command in order."""
+"""The steps of a build of ONNX Runtime's TensorRT provider: what is missing, and every command in order."""
 
 from __future__ import annotations
 
-import ast
+import importlib.util
 import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from trt_workbench.backends.ort.common import release
+from trt_workbench.backends.ort.plugin import PLUGIN_MINIMUM, plugin_file
 from trt_workbench.core.counts import counted
-from trt_workbench.core.environment import available_processors
+from trt_workbench.core.environment import available_processors, installed_packages
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report
+from trt_workbench.core.launcher import ONNXRUNTIME_VERSION, package
 from trt_workbench.core.memory import available_bytes
 from trt_workbench.core.sizes import sized
 from trt_workbench.core.workers import python_command
 from trt_workbench.core.workspace import extern_root, tensorrt_root
-from trt_workbench.engine.tensorrt import current_root, setup_advice
-
-ARGUMENTS = Path("tools/ci_build/build_args.py")
-SCRIPT = Path("tools/ci_build/build.py")
-VERSION_FILE = Path("VERSION_NUMBER")
-
-# Every flag that a build may have. A test keeps them within it, and each run checks it against the tree that is built.
-USED_FLAGS = (
-    "--allow_running_as_root",
-    "--build",
-    "--build_dir",
-    "--build_wheel",
-    "--cmake_extra_defines",
-    "--cmake_generator",
-    "--compile_no_warning_as_error",
-    "--config",
-    "--cuda_home",
-    "--cudnn_home",
-    "--enable_cuda_minimal_build",
-    "--nvcc_threads",
-    "--parallel",
-    "--skip_submodule_sync",
-    "--skip_tests",
-    "--tensorrt_home",
-    "--update",
-    "--use_cache",
-    "--use_cuda",
-    "--use_tensorrt",
+from trt_workbench.engine.tensorrt import (
+    Version,
+    current_root,
+    find_library,
+    format_version,
+    headers_version,
+    setup_advice,
 )
-_DEFINE = re.compile(r"^(onnxruntime_\w+)=")
 
-
-def known_flags(source: Path) -> frozenset[str]:
-    """Return the flags that a source tree's build script takes, read from its text: nothing of it is executed.
-
-    Raises:
-        UsageProblem: the tree has no such script.
-    """
-    path = source / ARGUMENTS
-    if not path.is_file():
-        raise UsageProblem(f"The folder is not a source tree of ONNX Runtime: it has no {ARGUMENTS}: {source}")
-    flags = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            flags |= {
-                argument.value
-                for argument in node.args
-                if isinstance(argument, ast.Constant) and str(argument.value).startswith("--")
-            }
-    return frozenset(str(flag) for flag in flags)
-
-
-def check_command(source: Path, words: Sequence[str]) -> None:
-    """Check every flag and every definition of a build command against the source tree.
-
-    Raises:
-        UsageProblem: the tree's build script or CMake files do not know one of them.
-    """
-    known = known_flags(source)
-    unknown = [word for word in words if word.startswith("--") and word not in known]
-    if unknown:
-        raise UsageProblem(
-            f"The build script of this source tree does not support {', '.join(unknown)}: {source / ARGUMENTS}"
-        )
-    definitions = [match[1] for word in words if (match := _DEFINE.match(word))]
-    text = "\n".join(
-        path.read_text(encoding="utf-8", errors="replace")
-        for path in (source / "cmake").glob("*")
-        if path.name == "CMakeLists.txt" or path.suffix == ".cmake"
-    )
-    missing = [name for name in definitions if not re.search(rf"\b{name}\b", text)]
-    if missing:
-        raise UsageProblem(f"The CMake files of this source tree do not know {', '.join(missing)}: {source / 'cmake'}")
-
-
-def source_version(source: Path) -> str:
-    """Return the version of a source tree; "" if it does not say."""
-    path = source / VERSION_FILE
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-
-
-VERSION = "1.31.1"
 REPOSITORY = "https://github.com/microsoft/onnxruntime.git"
-# Memory that one compiler may take: nvcc on the attention kernels, and without them.
-_GIB_PER_JOB = {False: 5.0, True: 2.0}
+PLUGIN_REPOSITORY = "https://github.com/onnxruntime/onnxruntime-ep-tensorrt.git"
+PLUGIN_COMMIT = "3c4eadbb8d69e98f2ae9dd6f8693a05a979663da"
+SCRIPT = Path("tools/ci_build/build.py")
+PROVIDER_LIBRARY = "libonnxruntime_providers_tensorrt.so"
+PLUGIN_TARGET = "onnxruntime_ep_tensorrt"
+TENSORRT_LIBRARIES = ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
+LINKS = "links"
+"""Folder of a build with links to TensorRT and ONNX Runtime, under the names that their builds look for."""
 
+Product = Literal["plugin", "provider", "whole"]
+"""The stand-alone plug-in, the provider's library of one ONNX Runtime, or all of ONNX Runtime."""
+StepName = Literal["clone", "checkout", "configure", "compile", "uninstall", "install"]
+
+# The oldest TensorRT that the plug-in compiles against.
+_PLUGIN_TENSORRT = 10
+# Memory that one compiler may take: nvcc on the kernels of the CUDA provider, and without them.
+_KERNELS_GIB, _PLAIN_GIB = 5.0, 2.0
+# glibc 2.41 refuses a library with an executable stack. The plug-in uses nothing of libonnxruntime.so, which no wheel
+# has under the name that it would need.
+_LINKER_FLAGS = ("-Wl,-z,noexecstack", "-Wl,--as-needed")
+# Libraries are found at run time as the wheel's provider finds them. No package of the environment is compiled in:
+# ONNX Runtime names the versions that it takes.
+_PROVIDER = (
+    "CMAKE_SKIP_BUILD_RPATH=ON",
+    "FETCHCONTENT_TRY_FIND_PACKAGE_MODE=NEVER",
+    "onnxruntime_BUILD_UNIT_TESTS=OFF",
+)
+# What costs most to compile.
+_WITHOUT = ("FLASH_ATTENTION", "LEAN_ATTENTION", "MEMORY_EFFICIENT_ATTENTION", "FPA_INTB_GEMM")
+_DEFINITIONS: dict[Product, tuple[str, ...]] = {
+    "plugin": ("CMAKE_BUILD_TYPE=Release", "CMAKE_SKIP_BUILD_RPATH=ON"),
+    "provider": _PROVIDER,
+    "whole": (*_PROVIDER, *(f"onnxruntime_USE_{name}=OFF" for name in _WITHOUT)),
+}
 # SM 5.2 and newer, as CMake writes it: 90, 90a, 120f, 120-real
 _ARCHITECTURE = re.compile(r"(5[2-9]|[6-9]\d|1\d\d)[af]?(-real|-virtual)?")
-
-StepName = Literal["clone", "configure", "compile", "uninstall", "install", "check"]
 
 
 @dataclass(frozen=True)
@@ -117,39 +75,35 @@ class BuildRequest:
     """What the user requests; None is detected.
 
     Attributes:
-        source: a source tree to build instead of a clone.
-        git: repository to clone, a URL or a path.
-        tag: what to clone.
-        minimal_cuda: build only what the TensorRT provider needs of the CUDA provider: no kernels, no cuDNN.
+        whole: build all of ONNX Runtime, not the provider alone.
+        minimal_cuda: all of it, but of the CUDA provider only what the TensorRT provider needs: no kernels.
+        sources: trees to build instead of clones, of ONNX Runtime or of the plug-in.
         architectures: CUDA architectures such as "120"; those of the GPUs here by default.
         jobs: compilers at once.
         tensorrt_home: tree with include/ and lib/.
         cuda_home: CUDA toolkit with nvcc.
         cudnn_home: folder with cuDNN's include/ and lib/.
         build_dir: where to build.
-        python: interpreter that builds and gets the wheel.
-        install: install the wheel and check it.
-        other_version: accept a source tree of another version than `tag`.
+        definitions: for CMake, NAME=VALUE.
+        install: install what was built.
     """
 
-    source: Path | None = None
-    git: str = REPOSITORY
-    tag: str = f"v{VERSION}"
+    whole: bool = False
     minimal_cuda: bool = False
+    sources: tuple[Path, ...] = ()
     architectures: tuple[str, ...] = ()
     jobs: int | None = None
     tensorrt_home: Path | None = None
     cuda_home: Path | None = None
     cudnn_home: Path | None = None
     build_dir: Path | None = None
-    python: Path = field(default_factory=lambda: Path(sys.executable))
+    definitions: tuple[str, ...] = ()
     install: bool = True
-    other_version: bool = False
 
 
 @dataclass(frozen=True)
 class BuildStep:
-    """One command. `words` of "check" are run with the environment of the build's user."""
+    """One command; the last word of one that clones or installs is where to."""
 
     name: StepName
     words: tuple[str, ...]
@@ -160,155 +114,193 @@ class BuildSteps:
     """Everything that will be done.
 
     Attributes:
-        source: tree that is built.
+        product: what is built.
+        version: of the ONNX Runtime that it is for.
+        source: tree of ONNX Runtime.
         build_dir: where.
         tensorrt_home: TensorRT that it is built against.
-        wheel_folder: where the wheel will lie.
-        steps: in order; the words of "install" end with the wheel, known after the build.
+        built: the library that the build makes; of all of ONNX Runtime the folder of its wheel.
+        steps: in order.
         missing: what is absent on this machine, with the fix; a real run refuses to start with any.
         notes: what the user should know.
     """
 
+    product: Product
+    version: str
     source: Path
     build_dir: Path
     tensorrt_home: Path
-    wheel_folder: Path
+    built: Path
     steps: tuple[BuildStep, ...]
     missing: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def step(self, name: StepName) -> BuildStep | None:
-        """Return the step called `name`, None if the build has none."""
-        return next((step for step in self.steps if step.name == name), None)
 
 
 def prepare_steps(request: BuildRequest) -> BuildSteps:
     """Return the steps; changes nothing.
 
     Raises:
-        UsageProblem: an option is out of range.
+        UsageProblem: an option is out of range, or a source tree is of something else.
     """
     if request.jobs is not None and request.jobs < 1:
         raise UsageProblem(f"--jobs must be at least 1, not {request.jobs}.")
     if wrong := [name for name in request.architectures if not _ARCHITECTURE.fullmatch(name)]:
         raise UsageProblem(f"A CUDA architecture is a number such as 120 or 90a, not {wrong[0]!r}.")
-    if request.source is not None and not (request.source / SCRIPT).is_file():
-        raise UsageProblem(f"--source is not a source tree of ONNX Runtime: it lacks {SCRIPT}: {request.source}")
+    if wrong := [text for text in request.definitions if "=" not in text]:
+        raise UsageProblem(f"--define takes NAME=VALUE, not {wrong[0]!r}.")
+    folders = ("tensorrt_home", "cuda_home", "cudnn_home", "build_dir")  # read by commands that run elsewhere
+    absolute = {name: folder.absolute() for name in folders if (folder := getattr(request, name))}
+    request = replace(request, sources=tuple(tree.absolute() for tree in request.sources), **absolute)
     missing: list[str] = []
-    notes: list[str] = []
-    root = extern_root() / "onnxruntime"
-    source = request.source or root / request.tag
-    build_dir = request.build_dir or root / f"build-{request.tag}{'-minimal' if request.minimal_cuda else ''}"
     tensorrt = request.tensorrt_home or current_root() or tensorrt_root() / "current"
-    if not (tensorrt / "include" / "NvInfer.h").is_file():
-        missing.append(f"TensorRT's headers are missing in {tensorrt / 'include'}. {setup_advice()}")
-    arguments = [
-        *_homes(request, tensorrt, missing),
-        *_settings(request, missing, notes),
+    headers = _headers(tensorrt, missing)
+    product, version = _product(request, headers, missing)
+    root = extern_root() / "onnxruntime"
+    name = f"build-{product}-{version}{'-minimal' * request.minimal_cuda}-tensorrt-{format_version(headers)}"
+    build_dir = request.build_dir or root / name
+    own = {"onnxruntime": root / f"v{version}", "plugin": root / "ep-tensorrt"}
+    given = dict(map(_named, request.sources))
+    trees = own | given
+    steps = [] if "onnxruntime" in given else [_clone(REPOSITORY, own["onnxruntime"], f"v{version}")]
+    if product == "plugin" and "plugin" not in given:
+        checkout = ("git", "-C", str(own["plugin"]), "checkout", "--quiet", PLUGIN_COMMIT)
+        steps += [_clone(PLUGIN_REPOSITORY, own["plugin"]), BuildStep("checkout", checkout)]
+    missing += [
+        f"{tool} is not on PATH; install it from conda-forge or your distribution."
+        for tool in ("cmake", "ninja", *(["git"] if steps else []))
+        if shutil.which(tool) is None
     ]
-    script = (str(request.python), str(source / SCRIPT), "--build_dir", str(build_dir), "--config", "Release")
-    steps: list[BuildStep] = []
-    if request.source is None:
-        clone = (
-            "git",
-            "clone",
-            "--depth",
-            "1",
-            "--branch",
-            request.tag,
-            "--recurse-submodules",
-            "--shallow-submodules",
-        )
-        steps.append(BuildStep("clone", (*clone, request.git, str(source))))
-        _needs("git", missing)
-    steps += [
-        BuildStep("configure", (*script, "--update", *arguments)),
-        BuildStep("compile", (*script, "--build", *arguments)),
-    ]
-    wheels = build_dir / "Release" / "dist"
-    if request.install:
-        pip = tuple(python_command("-m", "pip", python=request.python))
-        steps += [
-            BuildStep("uninstall", (*pip, "uninstall", "--yes", "onnxruntime", "onnxruntime-gpu")),
-            BuildStep(
-                "install", (*pip, "install", "--no-deps", "--force-reinstall", str(wheels / "onnxruntime_gpu-*.whl"))
-            ),
-            BuildStep("check", tuple(python_command("-c", CHECK, str(tensorrt), python=request.python))),
-        ]
-    return BuildSteps(source, build_dir, tensorrt, wheels, tuple(steps), tuple(missing), tuple(notes))
-
-
-# Which TensorRT does the provider open? Exit code 0 only for the one that was set up.
-CHECK = """
-import ctypes, os, sys
-import onnxruntime
-home = os.path.realpath(sys.argv[1])
-if "TensorrtExecutionProvider" not in onnxruntime.get_available_providers():
-    sys.exit(f"the installed onnxruntime {onnxruntime.__version__} has no TensorrtExecutionProvider")
-folder = os.path.join(os.path.dirname(onnxruntime.__file__), "capi")
-onnxruntime.preload_dlls()
-ctypes.CDLL(os.path.join(folder, "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
-ctypes.CDLL(os.path.join(folder, "libonnxruntime_providers_tensorrt.so"))
-opened = {os.path.realpath(line.split()[-1]) for line in open("/proc/self/maps") if "libnvinfer.so" in line}
-if not opened:
-    sys.exit("the TensorRT provider opened no libnvinfer")
-allowed = {os.path.realpath(os.path.join(home, "lib", name)) for name in os.listdir(os.path.join(home, "lib"))}
-foreign = opened - allowed
-if foreign:
-    sys.exit(f"the TensorRT provider opened {sorted(foreign)}, not the one in {home}/lib")
-print(f"onnxruntime {onnxruntime.__version__} with TensorrtExecutionProvider on {sorted(opened)[0]}")
-""".strip()
-
-
-def _homes(request: BuildRequest, tensorrt: Path, missing: list[str]) -> list[str]:
-    cuda = request.cuda_home or _cuda_home()
-    if cuda is None or not (cuda / "bin" / "nvcc").is_file():
-        missing.append(
-            f"nvcc is not in {(cuda or Path('$CUDA_HOME')) / 'bin'}; use a CUDA environment or pass --cuda-home."
-        )
-    words = [
-        "--use_cuda",
-        "--use_tensorrt",
-        "--tensorrt_home",
-        str(tensorrt),
-        "--cuda_home",
-        str(cuda or "/usr/local/cuda"),
-    ]
-    cudnn = request.cudnn_home or _folder_of("CUDNN_HOME")
-    if request.minimal_cuda:
-        return [*words, "--enable_cuda_minimal_build"]
-    if cudnn is None or not any((cudnn / "include").glob("cudnn*.h")):
-        missing.append("cuDNN's headers were not found; pass --cudnn-home, or --minimal-cuda, which needs none.")
-    return [*words, "--cudnn_home", str(cudnn or "/usr")]
-
-
-def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> list[str]:
+    cuda = request.cuda_home or _cuda_home() or Path("/usr/local/cuda")
+    if not (cuda / "bin" / "nvcc").is_file():
+        missing.append(f"nvcc is not in {cuda / 'bin'}; use a CUDA environment or pass --cuda-home.")
     architectures = request.architectures or _architectures()
     if not architectures:
         missing.append("Without a GPU, the architecture is unknown; pass --arch, such as --arch 120 for an RTX 5090.")
-    jobs = request.jobs or _jobs(request.minimal_cuda)
-    processors = available_processors()
-    notes.append(
-        f"{counted(jobs, 'compiler')} in parallel: {sized(available_bytes())} of memory, "
-        f"{counted(processors, 'processor')}."
+    jobs, note = _jobs(request, product, missing)
+    definitions = [f"CMAKE_CUDA_ARCHITECTURES={';'.join(architectures) or 'ARCH'}", *_DEFINITIONS[product]]
+    if product == "plugin":
+        built = build_dir / f"lib{PLUGIN_TARGET}.so"
+        links = {"TENSORRT_HOME": build_dir / LINKS / "tensorrt", "ORT_HOME": build_dir / LINKS / "onnxruntime"}
+        definitions += [f"{name}={place}" for name, place in links.items()]
+        definitions += [f"TRT_MAJOR_VERSION={headers[0]}", f"CMAKE_CUDA_COMPILER={cuda / 'bin' / 'nvcc'}"]
+        words = [f"-D{one}" for one in (*definitions, *request.definitions)]
+        configure = ("cmake", "-S", str(trees["plugin"]), "-B", str(build_dir), "-G", "Ninja", *words)
+        compile_ = ("cmake", "--build", str(build_dir), "--parallel", str(jobs), "--target", PLUGIN_TARGET)
+    else:
+        built = build_dir / "Release" / ("dist" if product == "whole" else PROVIDER_LIBRARY)
+        script = (sys.executable, str(trees["onnxruntime"] / SCRIPT), "--build_dir", str(build_dir), "--config")
+        words = [*_homes(request, build_dir, cuda, missing), *_settings(request, product, jobs)]
+        words += ["--cmake_extra_defines", *definitions, *request.definitions]
+        configure = (*script, "Release", "--update", *words)
+        compile_ = (*script, "Release", "--build", *words)
+    flags = " ".join(filter(None, [os.environ.get("LDFLAGS"), *_LINKER_FLAGS]))
+    steps += [BuildStep("configure", ("env", f"LDFLAGS={flags}", *configure)), BuildStep("compile", compile_)]
+    if request.install:
+        steps += _installation(product, built, plugin_file(version, headers[0]))
+    return BuildSteps(
+        product, version, trees["onnxruntime"], build_dir, tensorrt, built, tuple(steps), tuple(missing), (note,)
     )
-    words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--build_wheel", "--skip_tests", "--skip_submodule_sync"]
+
+
+def _headers(tensorrt: Path, missing: list[str]) -> Version:
+    """Return the version of TensorRT's headers; 0.0.0 without any, which is missing."""
+    found = headers_version(tensorrt / "include")
+    if found is None:
+        missing.append(f"TensorRT's headers are missing in {tensorrt / 'include'}. {setup_advice()}")
+        return (0, 0, 0)
+    absent = [stem for stem in TENSORRT_LIBRARIES if find_library(tensorrt / "lib", stem) is None]
+    missing += [f"{stem} is missing in {tensorrt / 'lib'}. {setup_advice()}" for stem in absent]
+    return found
+
+
+def _product(request: BuildRequest, headers: Version, missing: list[str]) -> tuple[Product, str]:
+    """Return what to build, and for which ONNX Runtime: the one that is installed."""
+    installed = installed_packages()
+    name = "onnxruntime-gpu" if "onnxruntime-gpu" in installed else "onnxruntime"
+    version = installed.get(name, ONNXRUNTIME_VERSION)
+    if request.whole or request.minimal_cuda:
+        return "whole", version
+    if name not in installed:
+        missing.append(f"ONNX Runtime is not installed; a provider is built for one version of it. {package(name)}")
+    if (headers[0] or _PLUGIN_TENSORRT) >= _PLUGIN_TENSORRT and release(version) >= release(PLUGIN_MINIMUM):
+        return "plugin", version
+    if name == "onnxruntime":
+        missing.append(
+            f"onnxruntime {version} cannot load a provider for TensorRT {format_version(headers)}: the plug-in needs "
+            f"ONNX Runtime {PLUGIN_MINIMUM} and TensorRT {_PLUGIN_TENSORRT} or newer, the provider of ONNX Runtime "
+            f"itself onnxruntime-gpu {version}."
+        )
+    return "provider", version
+
+
+def _named(tree: Path) -> tuple[str, Path]:
+    """Return which source tree a folder holds, and the folder."""
+    marks = {"onnxruntime": SCRIPT, "plugin": Path("src/tensorrt_provider_factory.cc")}
+    for name, mark in marks.items():
+        if (tree / mark).is_file():
+            return name, tree
+    lacks = " nor ".join(map(str, marks.values()))
+    raise UsageProblem(f"--source is neither ONNX Runtime's source tree nor its plug-in's: it has no {lacks}: {tree}")
+
+
+def _clone(url: str, tree: Path, tag: str = "") -> BuildStep:
+    depth = ("--depth", "1", "--branch", tag) if tag else ()
+    return BuildStep("clone", ("git", "clone", *depth, url, str(tree)))
+
+
+def _homes(request: BuildRequest, build_dir: Path, cuda: Path, missing: list[str]) -> list[str]:
+    cudnn = request.cudnn_home or _folder_of("CUDNN_HOME")
+    if cudnn is None or not any((cudnn / "include").glob("cudnn*.h")):
+        missing.append("cuDNN's headers were not found, without which ONNX Runtime is not built; pass --cudnn-home.")
+    homes = {"tensorrt": build_dir / LINKS / "tensorrt", "cuda": cuda, "cudnn": cudnn or Path("/usr")}
+    words = ["--use_cuda", "--use_tensorrt"]
+    return words + [word for name, home in homes.items() for word in (f"--{name}_home", str(home))]
+
+
+def _settings(request: BuildRequest, product: Product, jobs: int) -> list[str]:
+    words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--skip_tests", "--skip_submodule_sync"]
     words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
-    for tool in ("cmake", "ninja"):
-        _needs(tool, missing)
+    words += ["--build_wheel"] if product == "whole" else ["--target", Path(PROVIDER_LIBRARY).stem.removeprefix("lib")]
+    if request.minimal_cuda:
+        words.append("--enable_cuda_minimal_build")
     if shutil.which("ccache"):
         words.append("--use_cache")
-    else:
-        notes.append("ccache is missing: a restarted build compiles everything again.")
     if os.geteuid() == 0:
         words.append("--allow_running_as_root")
-    joined = ";".join(architectures) or "ARCH"
-    return [*words, "--cmake_extra_defines", f"CMAKE_CUDA_ARCHITECTURES={joined}", "onnxruntime_BUILD_UNIT_TESTS=OFF"]
+    return words
 
 
-def _needs(tool: str, missing: list[str]) -> None:
-    if shutil.which(tool) is None:
-        missing.append(f"{tool} is not on PATH; install it from conda-forge or your distribution.")
+def _installation(product: Product, built: Path, plugin: Path) -> list[BuildStep]:
+    if product != "whole":
+        place = plugin if product == "plugin" else (onnxruntime_libraries() or Path("onnxruntime/capi")) / built.name
+        return [BuildStep("install", ("cp", str(built), str(place)))]
+    pip = tuple(python_command("-m", "pip"))
+    wheel = str(built / "onnxruntime_gpu-*.whl")
+    return [
+        BuildStep("uninstall", (*pip, "uninstall", "--yes", "onnxruntime", "onnxruntime-gpu")),
+        BuildStep("install", (*pip, "install", "--no-deps", "--force-reinstall", wheel)),
+    ]
+
+
+def onnxruntime_libraries() -> Path | None:
+    """Return the folder with the libraries of the installed ONNX Runtime; None without one."""
+    found = importlib.util.find_spec("onnxruntime")
+    return Path(found.origin).parent / "capi" if found and found.origin else None
+
+
+def _jobs(request: BuildRequest, product: Product, missing: list[str]) -> tuple[int, str]:
+    """Return how many compilers run at once, and a note that says so."""
+    free, processors = available_bytes(), available_processors()
+    each = _KERNELS_GIB if product == "whole" and not request.minimal_cuda else _PLAIN_GIB
+    fitting = int(free / 2**30 / each)
+    if request.jobs is None and not fitting:
+        missing.append(
+            f"One compiler takes up to {each:g} GiB, and {sized(free)} of memory is free; pass --jobs 1 to try."
+        )
+    jobs = request.jobs or max(1, min(processors, fitting))
+    return jobs, (
+        f"{counted(jobs, 'compiler')} in parallel: {sized(free)} of memory, {counted(processors, 'processor')}."
+    )
 
 
 def _cuda_home() -> Path | None:
@@ -327,7 +319,3 @@ def _folder_of(variable: str) -> Path | None:
 def _architectures() -> tuple[str, ...]:
     found = {gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]}
     return tuple(sorted(capability.replace(".", "") for capability in found))
-
-
-def _jobs(minimal: bool) -> int:
-    return max(1, min(available_processors(), int(available_bytes() / 2**30 / _GIB_PER_JOB[minimal])))

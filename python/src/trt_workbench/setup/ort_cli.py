@@ -23,12 +23,14 @@ from trt_workbench.console.common import (
 @handled
 def build_ort(
     *,
-    source: Annotated[Path | None, typer.Option(help="Source tree to build; by default a clone of the tag.")] = None,
-    git: Annotated[str | None, typer.Option(help="Repository to clone: URL or path.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Tag to clone; by default the pinned version.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="All of ONNX Runtime, not the provider alone.")] = False,
     minimal_cuda: Annotated[
-        bool, typer.Option("--minimal-cuda", help="Only the TensorRT provider: no CUDA kernels, no cuDNN.")
+        bool, typer.Option("--minimal-cuda", help="All of it without the CUDA provider's kernels.")
     ] = False,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(help="Source tree of ONNX Runtime or of the plug-in, repeatable; by default cloned."),
+    ] = None,
     arch: Annotated[
         list[str] | None,
         typer.Option(help="CUDA architecture such as 120, repeatable; by default that of the GPU."),
@@ -40,36 +42,34 @@ def build_ort(
     cuda_home: Annotated[Path | None, typer.Option(help="CUDA toolkit; by default $CUDA_HOME or that of nvcc.")] = None,
     cudnn_home: Annotated[Path | None, typer.Option(help="cuDNN; by default $CUDNN_HOME.")] = None,
     build_dir: Annotated[
-        Path | None, typer.Option(help="Build folder; by default extern/onnxruntime/build-TAG.")
+        Path | None,
+        typer.Option(help="Build folder; by default one in extern/onnxruntime per version."),
     ] = None,
-    install: Annotated[bool, typer.Option(help="Install the wheel and check it.")] = True,
-    other_version: Annotated[
-        bool, typer.Option("--other-version", help="Accept a source tree of another version.")
-    ] = False,
+    define: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for CMake, repeatable.")] = None,
+    install: Annotated[bool, typer.Option(help="Check what was built and install it.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every command without running it.")] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Build ONNX Runtime with its TensorRT provider from source.
+    """Build ONNX Runtime's TensorRT provider from source, for the TensorRT that is set up and the ONNX Runtime here.
 
-    The steps: clone, configure, compile, install, check. After an interruption, run it again to resume.
+    The provider is the stand-alone plug-in where both are new enough for it. After an interruption, run it again.
     """
     from trt_workbench.setup.ort_build import build_ort as build
-    from trt_workbench.setup.ort_build_steps import REPOSITORY, VERSION, BuildRequest, prepare_steps
+    from trt_workbench.setup.ort_build_steps import BuildRequest, prepare_steps
 
     request = BuildRequest(
-        source=source,
-        git=git or REPOSITORY,
-        tag=tag or f"v{VERSION}",
+        whole=whole,
         minimal_cuda=minimal_cuda,
+        sources=tuple(source or ()),
         architectures=tuple(arch or ()),
         jobs=jobs,
         tensorrt_home=tensorrt_home,
         cuda_home=cuda_home,
         cudnn_home=cudnn_home,
         build_dir=build_dir,
+        definitions=tuple(define or ()),
         install=install,
-        other_version=other_version,
     )
     if dry_run:
         found = prepare_steps(request)
@@ -83,11 +83,11 @@ def build_ort(
         for text in (*(f"note: {note}" for note in found.notes), *(f"missing: {part}" for part in found.missing)):
             say(text)
         return
-    wheel = build(request, say)
+    product, place = build(request, say)
     if as_json:
-        print_json({"schema_version": 1, "wheel": str(wheel), "installed": install})
+        print_json({"schema_version": 2, "product": product, "file": str(place), "installed": install})
     else:
-        print_line(stdout_console(quiet=False), f"Wheel: {wheel}")
+        print_line(stdout_console(quiet=False), f"{'Installed' if install else 'Built'} the {product}: {place}")
 
 
 def main() -> None:

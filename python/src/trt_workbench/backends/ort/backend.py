@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Backend, SessionOptions
+from trt_workbench.backends.ort.plugin import Plugin
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
 from trt_workbench.backends.reproduction import Reproduction
 
@@ -35,6 +36,7 @@ class LoadRequest:
         extra: the checked options.
         provenance: what is known before loading.
         may_choose: precisions that the provider may take besides those of the graph.
+        plugin: where the first provider is, if it is in a library of its own.
     """
 
     backend: str
@@ -45,6 +47,7 @@ class LoadRequest:
     extra: Mapping[str, Any]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     may_choose: tuple[str, ...] = ()
+    plugin: Plugin | None = None
 
 
 class OrtBackend(Backend):

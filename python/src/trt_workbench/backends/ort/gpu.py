@@ -19,6 +19,7 @@ from trt_workbench.backends.ort.common import (
 )
 from trt_workbench.backends.ort.libraries import preload
 from trt_workbench.backends.ort.partitions import RECORD_ENTRY, Assignment, check_assignment, read_assignment
+from trt_workbench.backends.ort.plugin import open_session
 from trt_workbench.backends.ort.rewrites import assigned_graph, optimised_model
 from trt_workbench.backends.ort.slot import Binding
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
@@ -101,8 +102,9 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)
     config.add_session_config_entry(RECORD_ENTRY, "1")
-    on_device = request.providers[0][0] != CPU_PROVIDER
-    if on_device:
+    on_gpu = request.providers[0][0] != CPU_PROVIDER
+    on_device = on_gpu and request.plugin is None  # which copies its inputs and outputs by itself
+    if on_gpu:
         preload(ort)
     session = _session(ort, request, config)
     request.model.require_unchanged()
@@ -119,13 +121,19 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
         **record,
         **request.provenance,
         **assigned,
-        "provider_options": session.get_provider_options().get(request.providers[0][0], {}),
+        "provider_options": request.providers[0][1]
+        if request.plugin
+        else session.get_provider_options().get(request.providers[0][0], {}),
     }
     host = PinnedHost() if on_device else PageableHost()
     device = "cuda" if on_device else "cpu"
     device_id = int(request.providers[0][1].get("device_id", 0))
     binding = Binding(
-        device, device_id, host, cuda_graph=request.extra["cuda_graph"], state=request.extra["state"] or {}
+        device,
+        device_id,
+        host,
+        cuda_graph=request.extra.get("cuda_graph", False),
+        state=request.extra.get("state") or {},
     )
     return BoundSession(
         request.backend, session, request.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
@@ -159,8 +167,7 @@ def shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignmen
 def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSession:
     names: Sequence[str] = [name for name, _ in request.providers]
     try:
-        # without enable_fallback=0 a failure to start the provider gives a session without it
-        session = ort.InferenceSession(request.model.path, config, providers=list(request.providers), enable_fallback=0)
+        session = open_session(ort, request.model.path, config, request.providers, request.plugin)
     except Exception as error:
         what = f"ONNX Runtime cannot load the model on {names[0]}"
         if problem := translated(error, what, request.source.path, request.providers[0][1]):

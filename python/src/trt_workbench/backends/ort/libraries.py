@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ _MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
 _PROBE = """
 import contextlib, ctypes, json, os, sys
 import onnxruntime  # a provider's library asks it for its host when it is opened
-folder, provider, *preloaded = sys.argv[1:]
+folder, library, *preloaded = sys.argv[1:]
 result = {}
 for file in preloaded:
     with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def attempt(name, mode=ctypes.DEFAULT_MODE):
 def mapped(name):
     return next((line.split()[-1] for line in open("/proc/self/maps") if "/" + name in line), None)
 attempt(os.path.join(folder, "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
-attempt(os.path.join(folder, provider))
+attempt(library)
 runtime = attempt(mapped("libcudart.so") or (preloaded or ["libcudart.so"])[0])
 if not mapped("libcudnn.so"):
     attempt("libcudnn.so.9")
@@ -94,7 +94,7 @@ if runtime:
     result["cuda_error_text"] = runtime.cudaGetErrorString(result["cuda_error"]).decode()
     result["devices"] = count.value
 if file := mapped("libnvinfer.so"):
-    result["tensorrt"] = ctypes.CDLL(file).getInferLibVersion()
+    result |= {"tensorrt_library": file, "tensorrt": ctypes.CDLL(file).getInferLibVersion()}
 print(json.dumps(result))
 """
 
@@ -157,12 +157,19 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
 
     Returns:
         "library": the loader's words for the first one that did not open; "cuda_error", "cuda_error_text", "devices" of
-        the CUDA runtime where it opened; "tensorrt" for its provider; only "error" if the process failed.
+        the CUDA runtime where it opened; "tensorrt" and "tensorrt_library" for its provider; only "error" if the
+        process failed.
     """
+    return open_library(folder / _FILES[provider])
+
+
+def open_library(library: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Open a library of a provider in a process of its own, as `probe_provider`; the wheel of ours may not hold it."""
     import onnxruntime as ort
 
+    folder = Path(ort.__file__).parent / "capi"
     try:
-        return dict(ask_python(_PROBE, str(folder), _FILES[provider], *library_files(ort)))
+        return dict(ask_python(_PROBE, str(folder), str(library), *library_files(ort), environment=environment))
     except WorkerFailure as failure:
         return {"error": str(failure)}
 

@@ -19,6 +19,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, cpu_session, session_config, tensor_spec, translated
 from trt_workbench.backends.ort.libraries import preload
+from trt_workbench.backends.ort.plugin import open_session
 from trt_workbench.backends.profiling import InputFeed, Operation, node_role
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
@@ -243,8 +244,7 @@ def profiled_runs(
             session, int8 = cpu_session(ort, request.model, config)
             record = {**record, **int8}
         else:
-            chain = list(request.providers)
-            session = ort.InferenceSession(request.model.path, config, providers=chain, enable_fallback=0)
+            session = open_session(ort, request.model.path, config, request.providers, request.plugin)
         if missing := [name for name, _ in request.providers if name not in session.get_providers()]:
             raise ComponentMissing(
                 f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,17 +13,15 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import INT32, SIZE, Option, checked_extra
 from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest
-from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts, session_config, translated
-from trt_workbench.backends.ort.cpu import OrtCpuBackend, OrtCpuSession
-from trt_workbench.backends.ort.gpu import profile_options, provider_options, shape_keys
-from trt_workbench.backends.ort.partitions import RECORD_ENTRY, check_assignment, read_assignment
+from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.ort.gpu import load_gpu_session, profile_options, provider_options
+from trt_workbench.backends.ort.plugin import Plugin, plugin_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
-from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.errors import UsageProblem, reason_of
 from trt_workbench.core.gpu import driver_report, why_no_gpu
-from trt_workbench.core.launcher import package, task
+from trt_workbench.core.launcher import package
 from trt_workbench.core.settings import parts
-from trt_workbench.core.workers import WorkerFailure, ask_python
 
 RTX_PROVIDER = "NvTensorRTRTXExecutionProvider"
 PACKAGE = "onnxruntime_ep_nv_tensorrt_rtx"
@@ -66,18 +64,6 @@ RTX_OPTIONS: Mapping[str, Option] = {
     "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
     **PROVIDER_OPTIONS,
 }
-
-# In a process of its own: TensorRT-RTX's libraries stay mapped, and may crash where the driver does not fit.
-_PROBE = f"""
-import json, onnxruntime, {PACKAGE} as plugin
-found = {{"plugin": plugin.__version__}}
-try:
-    onnxruntime.register_execution_provider_library(plugin.get_ep_name(), plugin.get_library_path())
-    found["devices"] = sum(one.ep_name == plugin.get_ep_name() for one in onnxruntime.get_ep_devices())
-except Exception as error:
-    found["error"] = str(error)
-print(json.dumps(found))
-"""
 
 
 class OrtRtxBackend(Backend):
@@ -150,44 +136,11 @@ class OrtRtxBackend(Backend):
     def _load(self, model: Path, options: SessionOptions) -> Session:
         request = self.request(model, options)
         found = self.availability().required(self.name)
-        import onnxruntime as ort
-
         # the provider has no option for it
         tf32 = {} if options.tf32 else {"tf32_how": forbid_tf32()}
-        extra, provider = request.extra, request.providers[0][1]
-        config, record = session_config(
-            ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]
-        )
-        config.add_session_config_entry(RECORD_ENTRY, "1")
-        config.add_provider_for_devices([_device(ort, extra["device_id"])], provider)
-        try:
-            session = ort.InferenceSession(request.model.path, config, enable_fallback=0)
-        except Exception as error:
-            if problem := translated(error, f"ONNX Runtime cannot load the model on {RTX_PROVIDER}", model, provider):
-                raise problem from error
-            raise
-        request.model.require_unchanged()
-        assignment = read_assignment(session)
-        assigned = check_assignment(
-            assignment,
-            request.accepted,
-            shape_keys(ort, request, request.model.proto.graph, assignment),
-            allow_fallback=extra["allow_fallback"],
-            model=model,
-        )
-        provenance = {**record, **request.provenance, **tf32, **assigned, "provider_options": provider}
-        return OrtRtxSession(
-            session, request.model, request.model, options.concurrency, {**provenance, **found.versions}
-        )
-
-
-class OrtRtxSession(OrtCpuSession):
-    """A model in ONNX Runtime, computed on the card; the provider moves inputs and outputs."""
-
-    _backend: ClassVar[str] = OrtRtxBackend.name
-
-    def _optimised(self) -> None:
-        """Return nothing: the provider compiles the graph, and does not report its precision."""
+        plugin = replace(_plugin(), card=request.extra["device_id"])
+        provenance = {**request.provenance, **tf32, **found.versions}
+        return load_gpu_session(replace(request, plugin=plugin, provenance=provenance), options)
 
 
 def _is_served(gpu: Mapping[str, Any]) -> bool:
@@ -199,48 +152,13 @@ def _opened() -> Availability:
     plain = OrtCpuBackend().availability()
     if not plain.ok:
         return plain
-    found = probe_plugin()
-    versions = {**plain.versions, **({"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {})}
-    doctor = f"{task('doctor')} shows the driver; it must support CUDA 13 (580 or newer)."
-    if problem := found.get("error"):
-        reason = f"ONNX Runtime {versions['onnxruntime']} cannot open the provider ({problem})."
-        return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
-    if not found.get("devices"):
-        reason = "the provider loads, but sees no supported card."
-        return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
-    return Availability(ok=True, versions=versions)
-
-
-@functools.cache
-def probe_plugin() -> dict[str, Any]:
-    """Register the provider in a process of its own.
-
-    Returns:
-        "plugin": its version; "devices": how many cards it serves, or "error": why it could not be opened.
-    """
     try:
-        return dict(ask_python(_PROBE))
-    except WorkerFailure as failure:
-        return {"error": str(failure)}
+        plugin, version = _plugin(), str(import_module(PACKAGE).__version__)
+    except Exception as error:  # a broken install fails in many ways; each is reported here
+        reason = f"{PACKAGE} cannot be imported ({reason_of(error)})."
+        return replace(plain, ok=False, reason=reason, fix=package("onnxruntime-ep-nv-tensorrt-rtx"))
+    return plugin_availability(plugin, {**plain.versions, "ort_rtx_plugin": version})
 
 
-def _device(ort: Any, index: int) -> Any:
-    """Return the card with this index among those that the provider serves, which is registered first."""
-    _register(ort)
-    devices: Sequence[Any] = [one for one in ort.get_ep_devices() if one.ep_name == RTX_PROVIDER]
-    if not devices:
-        raise ComponentMissing("TensorRT-RTX's provider sees no supported card.")
-    if index >= len(devices):
-        raise UsageProblem(
-            f"There is no card {index}: TensorRT-RTX's provider sees {counted(len(devices), 'card')}, counted from 0."
-        )
-    return devices[index]
-
-
-@functools.cache
-def _register(ort: Any) -> None:
-    plugin = importlib.import_module(PACKAGE)
-    try:
-        ort.register_execution_provider_library(RTX_PROVIDER, plugin.get_library_path())
-    except Exception as error:
-        raise ComponentMissing(f"TensorRT-RTX's provider cannot be loaded ({error}).") from error
+def _plugin() -> Plugin:
+    return Plugin(RTX_PROVIDER, str(import_module(PACKAGE).get_library_path()))

@@ -15,8 +15,10 @@ from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
 from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, profile_options, provider_options
 from trt_workbench.backends.ort.libraries import gpu_availability
+from trt_workbench.backends.ort.plugin import Plugin, tensorrt_plugin, tensorrt_plugin_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.precision import get, names
 from trt_workbench.core.settings import parts
@@ -79,6 +81,15 @@ TRT_OPTIONS: Mapping[str, Option] = {
     "trt_detailed_build_log": Option(bool, help="Log each step of a build."),
 }
 
+# Options that only the plug-in has, and those that only ONNX Runtime's own provider has.
+PLUGIN_OPTIONS: Mapping[str, Option] = {
+    "trt_dla_mem_pool_limit": Option(int, minimum=0, maximum=SIZE, help="Memory of the accelerator in bytes."),
+    "trt_dla_gpu_fallback_enable": Option(bool, help="Run on the GPU what the accelerator does not take."),
+    "trt_dla_enable_uint8_asymmetric_quantization": Option(bool, help="Asymmetric uint8 on the accelerator."),
+    "trt_dla_adjust_for_dla": Option(bool, help="Change the network for the accelerator."),
+}
+NOT_OF_PLUGIN = frozenset({"trt_preview_features"})
+
 LEFT_OUT = frozenset(
     {
         "trt_onnx_bytestream",
@@ -128,13 +139,17 @@ class OrtTrtBackend(OrtBackend):
     provider: ClassVar[str] = TENSORRT_PROVIDER
 
     def availability(self) -> Availability:
-        """Say whether the TensorRT provider and what it links can be opened, and whether a GPU answers."""
-        return gpu_availability(TENSORRT_PROVIDER)
+        """Say whether the TensorRT provider and what it links can be opened, and whether a GPU answers.
+
+        It is ONNX Runtime's own where that serves, else the plug-in that `build-ort` makes.
+        """
+        own = gpu_availability(TENSORRT_PROVIDER)
+        return own if own.ok or why_no_gpu(driver_report()) else tensorrt_plugin_availability(own)
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
         super().check_options(options)
-        checked_options(self.name, {**TRT_OPTIONS, **_OWN_OPTIONS}, options)
+        checked_options(self.name, {**TRT_OPTIONS, **PLUGIN_OPTIONS, **_OWN_OPTIONS}, options)
 
     def request(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadRequest:
         """Return the settings for a session. Needs neither TensorRT nor a GPU.
@@ -150,7 +165,9 @@ class OrtTrtBackend(OrtBackend):
         from trt_workbench.backends.simulation import refuse_formats
         from trt_workbench.model.opened import Model
 
-        extra = checked_options(self.name, {**TRT_OPTIONS, **_OWN_OPTIONS}, options)
+        extra = checked_options(self.name, {**TRT_OPTIONS, **PLUGIN_OPTIONS, **_OWN_OPTIONS}, options)
+        plugin = tensorrt_plugin(versions or {}, extra["device_id"])
+        _check_serving(extra, plugin)
         opened = Model.open(model)
         release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
         refuse_formats(self.name, opened, names(lambda one: one.is_built_by(release)))
@@ -158,7 +175,7 @@ class OrtTrtBackend(OrtBackend):
         loaded, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()
-        provider = _profile(extra, opened, options) | provider_options(TRT_OPTIONS, extra)
+        provider = _profile(extra, opened, options) | provider_options({**TRT_OPTIONS, **PLUGIN_OPTIONS}, extra)
         if extra["trt_cuda_graph_enable"] is None:
             provider["trt_cuda_graph_enable"] = str(extra["cuda_graph"])
         digest = _cache_key(opened, provider, options, versions or {})
@@ -172,8 +189,11 @@ class OrtTrtBackend(OrtBackend):
             backend=self.name,
             model=loaded,
             source=opened,
-            providers=((TENSORRT_PROVIDER, provider), (CUDA_PROVIDER, cuda), (CPU_PROVIDER, {})),
-            accepted=(TENSORRT_PROVIDER,),
+            providers=((plugin.name, provider), (CPU_PROVIDER, {}))
+            if plugin
+            else ((TENSORRT_PROVIDER, provider), (CUDA_PROVIDER, cuda), (CPU_PROVIDER, {})),
+            accepted=(plugin.name if plugin else TENSORRT_PROVIDER,),
+            plugin=plugin,
             extra=extra,
             provenance={**precision, "tf32": options.tf32, "cache_key": digest},
             may_choose=(options.precision,)
@@ -186,12 +206,16 @@ class OrtTrtBackend(OrtBackend):
         found = self.availability().required(self.name)
         request = self.request(model, options, found.versions)
         # TensorRT allows TF32 unless disabled
-        record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
+        record: dict[str, Any] = {} if options.tf32 else {"tf32_how": forbid_tf32()}
         for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
             if folder := request.providers[0][1].get(option):
                 # engines are code: whoever can write here can run code
                 Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
-        return replace(request, provenance={**request.provenance, **record, "tensorrt": found.versions.get("tensorrt")})
+        record |= {
+            "tensorrt": found.versions.get("tensorrt"),
+            "provider_is": "plug-in" if request.plugin else "wheel's",
+        }
+        return replace(request, provenance={**request.provenance, **record})
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         return load_gpu_session(self.prepare(model, options), options)
@@ -234,6 +258,21 @@ def _profile(extra: Mapping[str, Any], model: Model, options: SessionOptions) ->
     if not (profile and dynamic) or not dynamic <= profile.shapes.keys() or profile.values or extra["allow_fallback"]:
         return {}
     return profile_options("trt", ",", profile)
+
+
+def _check_serving(extra: Mapping[str, Any], plugin: Plugin | None) -> None:
+    """Raise UsageProblem for an option that the provider which serves does not have."""
+    lacking, serving, other = (
+        (NOT_OF_PLUGIN, "the plug-in", "ONNX Runtime's own provider")
+        if plugin
+        else (PLUGIN_OPTIONS.keys(), "ONNX Runtime's own provider", "the plug-in")
+    )
+    if unknown := sorted(name for name in lacking if extra[name] is not None):
+        raise UsageProblem(f"{unknown[0]} is an option of {other}, but here {serving} serves ort-trt.")
+    if plugin and (extra["cuda_graph"] or extra["trt_cuda_graph_enable"]):
+        raise UsageProblem(
+            "A CUDA graph needs inputs on the GPU, and the plug-in reads them from host memory; use cuda_graph=false."
+        )
 
 
 def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:
