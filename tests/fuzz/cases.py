@@ -312,7 +312,7 @@ _OPTIONS = {
         "--graphs",
     ),
     "export-llm": ("--graphs", "--opset", "--tensorrt", "--cache-length", "--batch"),
-    "build-ort": ("--source", "--arch", "--tensorrt-home", "--cuda-home", "--cudnn-home", "--build-dir", "--tag"),
+    "build-ort": ("--source", "--arch", "--tensorrt-home", "--cuda-home", "--cudnn-home", "--build-dir", "--define"),
     "setup-tensorrt": ("--from", "--source"),
 }
 

@@ -35,10 +35,11 @@ def providers() -> list[Path]:
 with tempfile.TemporaryDirectory(prefix="trtw-stand-ins-") as temporary:
     folder = Path(temporary)
     library = make_stand_ins(folder / "lib", providers())
-    card = folder / "sys/bus/pci/devices/0000:01:00.0"
-    card.mkdir(parents=True)
-    for name, text in CARD.items():
-        (card / name).write_text(text + "\n")
+    for bus in ("01", "02"):
+        card = folder / f"sys/bus/pci/devices/0000:{bus}:00.0"
+        card.mkdir(parents=True)
+        for name, text in CARD.items():
+            (card / name).write_text(text + "\n")
     variables = {"LD_LIBRARY_PATH": str(folder / "lib"), "LD_PRELOAD": str(library), "STAND_IN_SYS": temporary}
     tests = Path(__file__).with_name(f"test_{'plugin' if 'TRTW_TRT_PLUGIN' in os.environ else 'provider_options'}.py")
     words = [sys.executable, "-m", "pytest", "-n", "0", str(tests), *sys.argv[1:]]

@@ -53,7 +53,7 @@ extern "C" {
 int cudaGetDeviceCount(int* count) { *count = kCards; return 0; }
 int cudaGetDevice(int* device) { *device = 0; return 0; }
 int cudaSetDevice(int device) { return device < kCards ? 0 : kInvalidDevice; }
-int cudaDeviceGetByPCIBusId(int* device, const char*) { *device = 0; return 0; }
+int cudaDeviceGetByPCIBusId(int* device, const char* bus) { *device = strstr(bus, ":02:") != nullptr; return 0; }
 int cudaDeviceGetAttribute(int* value, int attribute, int) { *value = attribute == 75 ? 12 : 0; return 0; }
 int cudaGetDeviceProperties(char* properties, int) {
   memset(properties, 0, 700);

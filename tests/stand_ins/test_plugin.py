@@ -39,18 +39,25 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with `extern/`; one, as a process registers a library once."""
+    return tmp_path_factory.mktemp("root")
+
+
 @pytest.fixture(autouse=True)
-def _two_cards(gpus: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _two_cards(gpus: Callable[..., None], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus("12.0", "12.0")
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
-    monkeypatch.setenv("TRTW_ROOT", str(tmp_path))
+    monkeypatch.setenv("TRTW_ROOT", str(root))
     monkeypatch.delenv("TENSORRT_HOME", raising=False)
     monkeypatch.delenv(tf32.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     file = plugin_file(onnxruntime.__version__, 10)
-    file.parent.mkdir(parents=True)
-    file.symlink_to(PLUGIN)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        file.symlink_to(PLUGIN)
 
 
 @pytest.fixture

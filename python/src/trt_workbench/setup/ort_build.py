@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -27,8 +26,6 @@ from trt_workbench.setup.ort_build_steps import (
 )
 
 Say = Callable[[str], None]
-# The build's own record of how it was configured; another command line reconfigures.
-RECORD = "trtw-configured.json"
 _ADVICE = {
     "clone": "Without a network, give source trees with --source.",
     "configure": "Without a network, it needs local copies of what it fetches (docs/guides/build-ort.md).",
@@ -46,8 +43,6 @@ def build_ort(request: BuildRequest, say: Say) -> tuple[Product, Path]:
         KeyboardInterrupt: interrupted; its note says what is kept.
     """
     build = prepare_steps(request)
-    for note in build.notes:
-        say(note)
     if build.missing:
         raise ComponentMissing("The build cannot start. " + " ".join(build.missing))
     place = build.built
@@ -55,11 +50,12 @@ def build_ort(request: BuildRequest, say: Say) -> tuple[Product, Path]:
         for step in build.steps:
             if step.name == "clone":
                 _clone(step, say)
-            elif step.name == "configure":
-                _configure(build, step, say)
             elif step.name == "install":
                 place = _install(build, step, say)
             else:
+                if step.name == "configure":
+                    _check_source(build)
+                    _link(build)
                 _run(step, say)
     except KeyboardInterrupt as error:
         if build.source.is_dir():
@@ -78,17 +74,6 @@ def _clone(step: BuildStep, say: Say) -> None:
     staging.parent.mkdir(parents=True, exist_ok=True)
     _run(BuildStep("clone", (*step.words[:-1], str(staging))), say)
     staging.rename(tree)
-
-
-def _configure(build: BuildSteps, step: BuildStep, say: Say) -> None:
-    _check_source(build)
-    _link(build)
-    record, asked = build.build_dir / RECORD, json.dumps(step.words).encode()
-    if record.is_file() and record.read_bytes() == asked:
-        say(f"Configured already: {build.build_dir}")
-        return
-    _run(step, say)
-    record.write_bytes(asked)
 
 
 def _check_source(build: BuildSteps) -> None:
@@ -156,9 +141,11 @@ def _check(build: BuildSteps, library: Path, said: str, say: Say) -> None:
     searched = os.pathsep.join(filter(None, [str(home), os.environ.get("LD_LIBRARY_PATH")]))
     found = open_library(library, {**os.environ, "LD_LIBRARY_PATH": searched})
     opened = found.get("tensorrt_library")
-    problem = found.get("error") or found.get("provider")
-    if not problem and (opened is None or Path(opened).resolve() not in {path.resolve() for path in home.iterdir()}):
-        problem = f"it opens {opened or 'no libnvinfer'}, not the one in {home}"
+    problem = found.get("error")
+    if opened is None:
+        problem = problem or found.get("library") or "it opens no libnvinfer"
+    elif Path(opened).resolve() not in {path.resolve() for path in home.iterdir()}:
+        problem = f"it opens {opened}, not the one in {home}"
     if problem:
         raise CheckFailed(f"What was built does not work here: {problem}. {said}: {library}")
     say(f"Checked: it opens {opened}")
@@ -168,8 +155,6 @@ def _run(step: BuildStep, say: Say) -> None:
     say(f"{step.name}: {' '.join(step.words[:6])} …")
     try:
         subprocess.run(step.words, check=True)
-    except FileNotFoundError as error:
-        raise ComponentMissing(f"The step {step.name} cannot start: {step.words[0]} does not exist.") from error
     except subprocess.CalledProcessError as error:
         raise ComponentMissing(
             f"The step {step.name} failed with exit code {error.returncode}; see its output above. "

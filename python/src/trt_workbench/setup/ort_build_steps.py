@@ -13,7 +13,6 @@ from typing import Literal
 
 from trt_workbench.backends.ort.common import release
 from trt_workbench.backends.ort.plugin import PLUGIN_MINIMUM, plugin_file
-from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors, installed_packages
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report
@@ -76,7 +75,6 @@ class BuildRequest:
 
     Attributes:
         whole: build all of ONNX Runtime, not the provider alone.
-        minimal_cuda: all of it, but of the CUDA provider only what the TensorRT provider needs: no kernels.
         sources: trees to build instead of clones, of ONNX Runtime or of the plug-in.
         architectures: CUDA architectures such as "120"; those of the GPUs here by default.
         jobs: compilers at once.
@@ -89,7 +87,6 @@ class BuildRequest:
     """
 
     whole: bool = False
-    minimal_cuda: bool = False
     sources: tuple[Path, ...] = ()
     architectures: tuple[str, ...] = ()
     jobs: int | None = None
@@ -122,7 +119,6 @@ class BuildSteps:
         built: the library that the build makes; of all of ONNX Runtime the folder of its wheel.
         steps: in order.
         missing: what is absent on this machine, with the fix; a real run refuses to start with any.
-        notes: what the user should know.
     """
 
     product: Product
@@ -133,7 +129,6 @@ class BuildSteps:
     built: Path
     steps: tuple[BuildStep, ...]
     missing: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def prepare_steps(request: BuildRequest) -> BuildSteps:
@@ -156,7 +151,7 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
     headers = _headers(tensorrt, missing)
     product, version = _product(request, headers, missing)
     root = extern_root() / "onnxruntime"
-    name = f"build-{product}-{version}{'-minimal' * request.minimal_cuda}-tensorrt-{format_version(headers)}"
+    name = f"build-{product}-{version}-tensorrt-{format_version(headers)}"
     build_dir = request.build_dir or root / name
     own = {"onnxruntime": root / f"v{version}", "plugin": root / "ep-tensorrt"}
     given = dict(map(_named, request.sources))
@@ -170,13 +165,15 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         for tool in ("cmake", "ninja", *(["git"] if steps else []))
         if shutil.which(tool) is None
     ]
-    cuda = request.cuda_home or _cuda_home() or Path("/usr/local/cuda")
+    nvcc = Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    cuda = _home(request.cuda_home, "CUDA_HOME", "CUDA_PATH") or nvcc.resolve().parent.parent
     if not (cuda / "bin" / "nvcc").is_file():
         missing.append(f"nvcc is not in {cuda / 'bin'}; use a CUDA environment or pass --cuda-home.")
-    architectures = request.architectures or _architectures()
+    found = {gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]}
+    architectures = request.architectures or sorted(capability.replace(".", "") for capability in found)
     if not architectures:
         missing.append("Without a GPU, the architecture is unknown; pass --arch, such as --arch 120 for an RTX 5090.")
-    jobs, note = _jobs(request, product, missing)
+    jobs = _jobs(request, product, missing)
     definitions = [f"CMAKE_CUDA_ARCHITECTURES={';'.join(architectures) or 'ARCH'}", *_DEFINITIONS[product]]
     if product == "plugin":
         built = build_dir / f"lib{PLUGIN_TARGET}.so"
@@ -189,7 +186,7 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
     else:
         built = build_dir / "Release" / ("dist" if product == "whole" else PROVIDER_LIBRARY)
         script = (sys.executable, str(trees["onnxruntime"] / SCRIPT), "--build_dir", str(build_dir), "--config")
-        words = [*_homes(request, build_dir, cuda, missing), *_settings(request, product, jobs)]
+        words = [*_homes(request, build_dir, cuda, missing), *_settings(product, jobs)]
         words += ["--cmake_extra_defines", *definitions, *request.definitions]
         configure = (*script, "Release", "--update", *words)
         compile_ = (*script, "Release", "--build", *words)
@@ -197,9 +194,7 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
     steps += [BuildStep("configure", ("env", f"LDFLAGS={flags}", *configure)), BuildStep("compile", compile_)]
     if request.install:
         steps += _installation(product, built, plugin_file(version, headers[0]))
-    return BuildSteps(
-        product, version, trees["onnxruntime"], build_dir, tensorrt, built, tuple(steps), tuple(missing), (note,)
-    )
+    return BuildSteps(product, version, trees["onnxruntime"], build_dir, tensorrt, built, tuple(steps), tuple(missing))
 
 
 def _headers(tensorrt: Path, missing: list[str]) -> Version:
@@ -218,7 +213,7 @@ def _product(request: BuildRequest, headers: Version, missing: list[str]) -> tup
     installed = installed_packages()
     name = "onnxruntime-gpu" if "onnxruntime-gpu" in installed else "onnxruntime"
     version = installed.get(name, ONNXRUNTIME_VERSION)
-    if request.whole or request.minimal_cuda:
+    if request.whole:
         return "whole", version
     if name not in installed:
         missing.append(f"ONNX Runtime is not installed; a provider is built for one version of it. {package(name)}")
@@ -249,7 +244,7 @@ def _clone(url: str, tree: Path, tag: str = "") -> BuildStep:
 
 
 def _homes(request: BuildRequest, build_dir: Path, cuda: Path, missing: list[str]) -> list[str]:
-    cudnn = request.cudnn_home or _folder_of("CUDNN_HOME")
+    cudnn = _home(request.cudnn_home, "CUDNN_HOME")
     if cudnn is None or not any((cudnn / "include").glob("cudnn*.h")):
         missing.append("cuDNN's headers were not found, without which ONNX Runtime is not built; pass --cudnn-home.")
     homes = {"tensorrt": build_dir / LINKS / "tensorrt", "cuda": cuda, "cudnn": cudnn or Path("/usr")}
@@ -257,12 +252,10 @@ def _homes(request: BuildRequest, build_dir: Path, cuda: Path, missing: list[str
     return words + [word for name, home in homes.items() for word in (f"--{name}_home", str(home))]
 
 
-def _settings(request: BuildRequest, product: Product, jobs: int) -> list[str]:
+def _settings(product: Product, jobs: int) -> list[str]:
     words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--skip_tests", "--skip_submodule_sync"]
     words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
     words += ["--build_wheel"] if product == "whole" else ["--target", Path(PROVIDER_LIBRARY).stem.removeprefix("lib")]
-    if request.minimal_cuda:
-        words.append("--enable_cuda_minimal_build")
     if shutil.which("ccache"):
         words.append("--use_cache")
     if os.geteuid() == 0:
@@ -288,34 +281,18 @@ def onnxruntime_libraries() -> Path | None:
     return Path(found.origin).parent / "capi" if found and found.origin else None
 
 
-def _jobs(request: BuildRequest, product: Product, missing: list[str]) -> tuple[int, str]:
-    """Return how many compilers run at once, and a note that says so."""
-    free, processors = available_bytes(), available_processors()
-    each = _KERNELS_GIB if product == "whole" and not request.minimal_cuda else _PLAIN_GIB
+def _jobs(request: BuildRequest, product: Product, missing: list[str]) -> int:
+    """Return how many compilers run at once."""
+    free = available_bytes()
+    each = _KERNELS_GIB if product == "whole" else _PLAIN_GIB
     fitting = int(free / 2**30 / each)
     if request.jobs is None and not fitting:
         missing.append(
             f"One compiler takes up to {each:g} GiB, and {sized(free)} of memory is free; pass --jobs 1 to try."
         )
-    jobs = request.jobs or max(1, min(processors, fitting))
-    return jobs, (
-        f"{counted(jobs, 'compiler')} in parallel: {sized(free)} of memory, {counted(processors, 'processor')}."
-    )
+    return request.jobs or max(1, min(available_processors(), fitting))
 
 
-def _cuda_home() -> Path | None:
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if folder := _folder_of(variable):
-            return folder
-    nvcc = shutil.which("nvcc")
-    return Path(nvcc).resolve().parent.parent if nvcc else None
-
-
-def _folder_of(variable: str) -> Path | None:
-    chosen = os.environ.get(variable)
-    return Path(chosen) if chosen else None
-
-
-def _architectures() -> tuple[str, ...]:
-    found = {gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]}
-    return tuple(sorted(capability.replace(".", "") for capability in found))
+def _home(given: Path | None, *variables: str) -> Path | None:
+    """Return a folder that was given, or that the first of some variables names."""
+    return given or next((Path(folder) for name in variables if (folder := os.environ.get(name))), None)

@@ -24,9 +24,6 @@ from trt_workbench.console.common import (
 def build_ort(
     *,
     whole: Annotated[bool, typer.Option("--whole", help="All of ONNX Runtime, not the provider alone.")] = False,
-    minimal_cuda: Annotated[
-        bool, typer.Option("--minimal-cuda", help="All of it without the CUDA provider's kernels.")
-    ] = False,
     source: Annotated[
         list[Path] | None,
         typer.Option(help="Source tree of ONNX Runtime or of the plug-in, repeatable; by default cloned."),
@@ -60,7 +57,6 @@ def build_ort(
 
     request = BuildRequest(
         whole=whole,
-        minimal_cuda=minimal_cuda,
         sources=tuple(source or ()),
         architectures=tuple(arch or ()),
         jobs=jobs,
@@ -75,13 +71,13 @@ def build_ort(
         found = prepare_steps(request)
         if as_json:
             commands = [{"step": step.name, "words": list(step.words)} for step in found.steps]
-            print_json({"schema_version": 1, "commands": commands, "missing": found.missing, "notes": found.notes})
+            print_json({"schema_version": 2, "commands": commands, "missing": found.missing})
             return
         out = stdout_console(quiet=False)
         for step in found.steps:
             print_line(out, f"# {step.name}\n{shlex.join(step.words)}")
-        for text in (*(f"note: {note}" for note in found.notes), *(f"missing: {part}" for part in found.missing)):
-            say(text)
+        for part in found.missing:
+            say(f"missing: {part}")
         return
     product, place = build(request, say)
     if as_json:

@@ -46,7 +46,7 @@ _DTYPES = {
 # A provider reports an option that it does not take by the text of a plain RuntimeError: one that every version of it
 # has, and one that another version has.
 _REFUSED_OPTION = re.compile(
-    r"""(?:Failed to parse provider option "|The value for the key ')(\w+)(?:":|') """
+    r"""(?:Failed to parse provider option "|The value for the key ')(\w+)(?:":|') ?"""
     r"(?:\S+\.\w+:\d+ \S+ )?(?:Failed to parse value|(.*))"
 )
 _UNKNOWN_OPTION = re.compile(r'(?:Unknown provider|Invalid TensorRT EP) option: "?(\w+)')

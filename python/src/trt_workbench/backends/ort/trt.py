@@ -81,14 +81,15 @@ TRT_OPTIONS: Mapping[str, Option] = {
     "trt_detailed_build_log": Option(bool, help="Log each step of a build."),
 }
 
-# Options that only the plug-in has, and those that only ONNX Runtime's own provider has.
+# Options that only the plug-in has, and those that only ONNX Runtime's own provider has. The plug-in fails at
+# trt_engine_hw_compatible, as it never reads the card's compute capability.
 PLUGIN_OPTIONS: Mapping[str, Option] = {
     "trt_dla_mem_pool_limit": Option(int, minimum=0, maximum=SIZE, help="Memory of the accelerator in bytes."),
     "trt_dla_gpu_fallback_enable": Option(bool, help="Run on the GPU what the accelerator does not take."),
     "trt_dla_enable_uint8_asymmetric_quantization": Option(bool, help="Asymmetric uint8 on the accelerator."),
     "trt_dla_adjust_for_dla": Option(bool, help="Change the network for the accelerator."),
 }
-NOT_OF_PLUGIN = frozenset({"trt_preview_features"})
+NOT_OF_PLUGIN = frozenset({"trt_engine_hw_compatible", "trt_preview_features"})
 
 LEFT_OUT = frozenset(
     {
