@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
 from pathlib import Path
 from shlex import quote
 from typing import Any

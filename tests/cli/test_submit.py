@@ -328,7 +328,7 @@ def test_a_scheduler_that_is_not_here_is_named(
 def test_ray_needs_an_address(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert "pip install 'ray>=2.60'" in stderr_of("submit", write(), "--to", "ray", "--run", code=3)
+    assert "pip install 'trt-workbench[ray]'" in stderr_of("submit", write(), "--to", "ray", "--run", code=3)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     held(stderr_of("submit", write(), "--to", "ray", "--run"))
 
