@@ -9,10 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.base import Availability, SessionOptions, TensorSpec
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.environment import available_processors
-from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, reason_of
+from trt_workbench.core.launcher import package
 from trt_workbench.core.stack import is_chosen
 
 if TYPE_CHECKING:
@@ -60,6 +61,19 @@ def too_old(version: str) -> str:
     if release(version) >= release(MINIMUM_VERSION) or is_chosen():
         return ""
     return f"onnxruntime {version} is older than {MINIMUM_VERSION}."
+
+
+def installed(wheel: str) -> Availability:
+    """Say whether ONNX Runtime can be imported here and is new enough; the fix installs `wheel`."""
+    try:
+        import onnxruntime as ort
+    except Exception as error:  # a broken install fails in many ways; each is reported here
+        return Availability(
+            ok=False, reason=f"onnxruntime cannot be imported ({reason_of(error)}).", fix=package(wheel)
+        )
+    reason = too_old(ort.__version__)
+    fix = package(wheel) if reason else ""
+    return Availability(ok=not reason, reason=reason, fix=fix, versions={"onnxruntime": str(ort.__version__)})
 
 
 def method(session: ort.InferenceSession, name: str) -> Callable[..., Any]:

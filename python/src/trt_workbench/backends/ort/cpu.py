@@ -15,13 +15,11 @@ from trt_workbench.backends.ort.common import (
     LEVELS,
     check_counts,
     cpu_session,
+    installed,
     session_config,
     tensor_spec,
-    too_old,
     translated,
 )
-from trt_workbench.core.errors import ComponentMissing, reason_of
-from trt_workbench.core.launcher import package
 
 if TYPE_CHECKING:
     import onnx
@@ -53,15 +51,7 @@ class OrtCpuBackend(OrtBackend):
 
     def availability(self) -> Availability:
         """Say whether ONNX Runtime can be imported here and is new enough."""
-        try:
-            import onnxruntime as ort
-        except Exception as error:  # a broken install fails in many ways; each is reported here
-            reason = f"onnxruntime cannot be imported ({reason_of(error)})."
-            return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
-        versions = {"onnxruntime": str(ort.__version__)}
-        if reason := too_old(ort.__version__):
-            return Availability(ok=False, reason=reason, fix=package("onnxruntime"), versions=versions)
-        return Availability(ok=True, versions=versions)
+        return installed("onnxruntime")
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an unknown or wrong option."""
@@ -84,13 +74,9 @@ class OrtCpuBackend(OrtBackend):
         return LoadRequest(self.name, runnable, source, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
-        try:
-            import onnxruntime as ort
-        except ImportError as error:
-            raise ComponentMissing(
-                f"Backend ort-cpu needs onnxruntime, which cannot be imported ({reason_of(error)}). "
-                f"{package('onnxruntime')}"
-            ) from error
+        installed("onnxruntime").required(self.name)
+        import onnxruntime as ort
+
         request = self.request(model, options)
         level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
         config, record = session_config(ort, options, level, allow_spinning=spinning)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Availability
-from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, cuda_major, too_old
+from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, cuda_major, installed
 from trt_workbench.core.cuda_libraries import cuda_package, file_in_package
 from trt_workbench.core.environment import installed_packages
-from trt_workbench.core.errors import reason_of
 from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.launcher import launcher, package, task
 from trt_workbench.core.workers import WorkerFailure, ask_python
@@ -111,18 +110,16 @@ def gpu_availability(provider: str) -> Availability:
 
 
 def _examine(provider: str) -> Availability:
-    wheel_advice = package("onnxruntime-gpu")
-    try:
-        import onnxruntime as ort
-    except Exception as error:  # a broken install fails in many ways; each is reported here
-        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({reason_of(error)}).", fix=wheel_advice)
-    versions = {"onnxruntime": str(ort.__version__)}
-    if reason := too_old(ort.__version__):
-        return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
+    found = installed("onnxruntime-gpu")
+    if not found.ok:
+        return found
+    import onnxruntime as ort
+
+    versions = dict(found.versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
         reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: it lacks {_FILES[provider]}."
-        return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
+        return Availability(ok=False, reason=reason, fix=package("onnxruntime-gpu"), versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
 
@@ -139,9 +136,8 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
         missing = _MISSING.match(error)
         name = missing[1] if missing else ""
         provider_library = f"{_FILES[provider]} ({wheel})"
-        reason = f"{name} is missing, which {provider_library} needs."
-        if not name:
-            reason = f"{provider_library} cannot be opened ({error})."
+        how = f"{name} is missing, which {provider_library} needs."
+        reason = how if name else f"{provider_library} cannot be opened ({error})."
         fix = _library_advice(name)
     elif found["cuda_error"]:
         reason = f"CUDA returns error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
