@@ -158,6 +158,11 @@ def _where_inputs(condition: Callable[[Array], bool]) -> Fault:
     return spoil
 
 
+def _in_tf32(array: Array) -> Array:
+    """Round floats to the 10 bits of TF32's mantissa."""
+    return (array.view(np.uint32) + np.uint32(0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
 FAULTS: dict[str, Fault] = {
     "negative values": _where_inputs(lambda array: bool((array < -1.5).any())),
     "the last channel": _where_inputs(lambda array: array.ndim == 4 and bool((array[:, -1] < -1.5).any())),
@@ -169,6 +174,7 @@ FAULTS: dict[str, Fault] = {
     "every second call": _where(lambda session, _: session._calls % 2 == 0),
     "only batch 3": _where(lambda _, inputs: _batch(inputs) == 3),
     "only the largest shape": _where(lambda _, inputs: _batch(inputs) == 16),
+    "tf32": _each(_of_floats(_in_tf32)),
     "scaled": _each(lambda array: (array * array.dtype.type(1.002)) if array.dtype.kind == "f" else array),
     "one NaN": _each(_of_floats(_set(lambda array: tuple(size // 2 for size in array.shape), lambda _: np.nan))),
     "one infinite": _each(_of_floats(_set(lambda array: (0,) * array.ndim, lambda _: np.inf))),

@@ -124,6 +124,11 @@ class Opened:
         return again and Model.open(request.target).sha256 == graph.sha256
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the target may run on a GPU."""
+        return "cuda" in require_backend(self._request.backend, self._request.target.suffix).devices
+
+    @property
     def inputs(self) -> list[TensorSpec]:
         """The target's inputs, with the lengths of the tables that the model indexes with them."""
         return with_limits(self.session.inputs, self.graph.facts.inputs if self.graph else ())

@@ -267,12 +267,21 @@ class _Run:
                 judged[name] = self._judged(name, array, want, of_precision, of_output, rows=rows[name])
             if self._yardstick is None or all(row["verdict"] != WRONG for row in judged.values()):
                 break
+        wrong = [name for name, row in judged.items() if row["verdict"] == WRONG]
+        tf32 = self._tf32_limits(inputs, undisturbed, rows) if wrong else {}
+
+        def excess(limits: Mapping[str, Limit], name: str) -> str:
+            assert expected is not None  # where there are such limits
+            return limits[name].excess(limits[name].apart(found[name], expected[name], rows=rows[name]))
+
         for name, row in judged.items():
             overflows = not is_finite(found[name]).all() or not np.isfinite(limits[self.precision][name].noise)
             if row["verdict"] in (WRONG, UNDECIDED) and overflows:
                 why, advice, _ = str(row["reason"]).partition(_ADVICE)
                 row["reason"] = f"{why}{session.explained([inputs])}{advice}"
-            if row["verdict"] == WRONG:
+            if name in wrong:
+                if tf32 and row["reason"] == excess(limits[self.precision], name) and not excess(tf32, name):
+                    row["reason"] = f"TF32 explains it: {row['reason']}"
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
                 self.faults.append(WrongOutput(case, space, name, self._kept()))
             shape = list(found[name].shape)
@@ -364,6 +373,12 @@ class _Run:
             name: self._yardstick.limits(asked, inputs, clean, rows, closely=closely and name == self.precision)
             for name, asked in wanted.items()
         }
+
+    def _tf32_limits(self, inputs: Arrays, clean: Arrays | None, rows: Mapping[str, bool]) -> dict[str, Limit]:
+        """Return the limits of TF32, in which GPUs may multiply fp32; none where that cannot be."""
+        if self.precision != FINEST or clean is None or self._yardstick is None or not self._opened.on_gpu:
+            return {}
+        return self._yardstick.limits("tf32", inputs, clean, rows)
 
     def _properties(self, trial: CallTrial, reference: Reference | None, *, closely: bool) -> list[PropertyResult]:
         """Return the target's properties, without those that the model itself lacks; exact up to rounding."""
