@@ -46,8 +46,8 @@ StepName = Literal["clone", "checkout", "configure", "compile", "uninstall", "in
 
 # The oldest TensorRT that the plug-in compiles against.
 _PLUGIN_TENSORRT = 10
-# Memory that one compiler may take: nvcc on the kernels of the CUDA provider, and without them.
-_KERNELS_GIB, _PLAIN_GIB = 5.0, 2.0
+# Memory in bytes that one compiler may take: nvcc on the kernels of the CUDA provider, and without them.
+_KERNELS, _PLAIN = 5 * 2**30, 2 * 2**30
 # glibc 2.41 refuses a library with an executable stack. The plug-in uses nothing of libonnxruntime.so, which no wheel
 # has under the name that it would need.
 _LINKER_FLAGS = ("-Wl,-z,noexecstack", "-Wl,--as-needed")
@@ -284,11 +284,11 @@ def onnxruntime_libraries() -> Path | None:
 def _jobs(request: BuildRequest, product: Product, missing: list[str]) -> int:
     """Return how many compilers run at once."""
     free = available_bytes()
-    each = _KERNELS_GIB if product == "whole" else _PLAIN_GIB
-    fitting = int(free / 2**30 / each)
+    each = _KERNELS if product == "whole" else _PLAIN
+    fitting = free // each
     if request.jobs is None and not fitting:
         missing.append(
-            f"One compiler takes up to {each:g} GiB, and {sized(free)} of memory is free; pass --jobs 1 to try."
+            f"One compiler takes up to {sized(each)}, and {sized(free)} of memory is free; pass --jobs 1 to try."
         )
     return request.jobs or max(1, min(available_processors(), fitting))
 
