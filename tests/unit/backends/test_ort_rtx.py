@@ -152,4 +152,4 @@ def test_a_package_that_cannot_be_imported_is_a_sentence(gpus: Callable[..., Non
     found = OrtRtxBackend().availability()
     assert "like_rtx cannot be imported" in found.reason
     assert "no_such_package" in found.reason
-    assert "onnxruntime-ep-nv-tensorrt-rtx" in found.fix or "setup-ort-rtx" in found.fix
+    assert "`pip install 'trt-workbench[ort-rtx]'`" in found.fix or " -e gpu-ort-rtx " in found.fix

@@ -31,6 +31,7 @@ SHAPES = {
 @pytest.fixture(autouse=True)
 def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    monkeypatch.setenv("TRTW_ROOT", str(tmp_path))  # no plug-in that somebody built
     return tmp_path / "out"
 
 
@@ -54,7 +55,6 @@ def test_without_the_provider_loading_is_an_error(model: Path, gpus: Callable[..
 def built(gpus: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Path]:
     """Put a file where the plug-in for one ONNX Runtime and one TensorRT belongs; TensorRT 11.1 is set up."""
     gpus("12.0")
-    monkeypatch.setenv("TRTW_ROOT", str(tmp_path))
     monkeypatch.setenv("TENSORRT_HOME", str(tmp_path / "trt"))
     (tmp_path / "trt" / "include").mkdir(parents=True)
     parts = enumerate(("MAJOR", "MINOR", "PATCH"), start=11)
