@@ -72,7 +72,7 @@ int stand_in_graphs;
 int cudaStreamEndCapture(void*, void** graph) { *graph = &stand_in_graphs; return 0; }
 int cudaGraphInstantiate(void** graph) { *graph = &stand_in_graphs; ++stand_in_graphs; return 0; }
 
-int getInferLibVersion() { return 101601; }
+int getInferLibVersion() { return TENSORRT; }
 void* getPluginRegistry() { return object(0); }
 void* createInferRuntime_INTERNAL() { return object(0); }
 void* createInferBuilder_INTERNAL() { return object(1); }

@@ -53,11 +53,13 @@ def make_stand_ins(folder: Path, providers: Iterable[Path]) -> Path:
         "".join(f"{version} {{ {'; '.join(sorted(found))}; }};\n" for version, found in functions.items() if version)
     )
     library = folder / "stand_ins.so"
+    eleven = any(name.endswith("nvinfer.so.11") for name in names)
     words = [
         os.environ.get("CXX", "g++"),
         "-w",
         "-shared",
         "-fPIC",
+        f"-DTENSORRT={110100 if eleven else 101601}",
         f"-Wl,--version-script={folder / 'versions'}",
         "-o",
         library,

@@ -23,6 +23,7 @@ from trt_workbench.core.errors import UsageProblem
 
 PLUGIN = os.environ.get("TRTW_TRT_PLUGIN", "")
 pytestmark = pytest.mark.skipif(not PLUGIN, reason="$TRTW_TRT_PLUGIN does not name a plug-in")
+MAJOR = Path(PLUGIN).stem.rpartition("-")[2]  # of TensorRT, as build-ort names the file
 OPTIONS = {**trt.TRT_OPTIONS, **trt.PLUGIN_OPTIONS}
 # Options that the plug-in reads, and then wants another one, or a newer TensorRT.
 WITH = {
@@ -51,10 +52,10 @@ def _two_cards(gpus: Callable[..., None], root: Path, tmp_path: Path, monkeypatc
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     monkeypatch.setenv("TRTW_ROOT", str(root))
     monkeypatch.delenv("TENSORRT_HOME", raising=False)
-    monkeypatch.delenv(tf32.VARIABLE, raising=False)
+    monkeypatch.setenv(tf32.VARIABLE, "0")  # what TensorRT reads when the first test opens it
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    file = plugin_file(onnxruntime.__version__, 10)
+    file = plugin_file(onnxruntime.__version__, MAJOR)
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
         file.symlink_to(PLUGIN)
@@ -69,6 +70,7 @@ def test_it_is_registered_and_computes_beside_the_cpu(model: Path) -> None:
     with load("ort-trt", model) as session:
         assert session.provenance["providers"] == [TENSORRT_PLUGIN, "CPUExecutionProvider"]
         assert session.provenance["provider_is"] == "plug-in"
+        assert session.provenance["tensorrt"].startswith(MAJOR)
         assert session.run({"x": 2 * np.eye(4, dtype=np.float32)[None]})["y"].tolist() == [16]
 
 
