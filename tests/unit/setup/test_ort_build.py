@@ -92,7 +92,7 @@ def request_for(
         (tmp_path / folder / file).chmod(0o755)
     cmake = tmp_path / "tools" / "cmake"
     cmake.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/cmake\ntouch {tmp_path}/build/libonnxruntime_ep_tensorrt.so\n'
+        f'#!/bin/sh\necho "$CXXFLAGS" "$@" >> {tmp_path}/cmake\ntouch {tmp_path}/build/libonnxruntime_ep_tensorrt.so\n'
     )
     cmake.chmod(0o755)
     (tmp_path / "capi" / PROVIDER_LIBRARY).write_text("the wheel's")
@@ -163,6 +163,7 @@ def test_the_plug_in_is_built_for_the_major_version_of_the_headers_and_for_the_c
     home = tensorrt(tmp_path / "other", 11, 1)
     opened = {"tensorrt_library": str(home / "lib" / "libnvinfer.so.11")}
     monkeypatch.setattr(ort_build, "open_library", lambda *_: opened)
+    monkeypatch.setenv("CXXFLAGS", "-O1")
     request = request_for(tensorrt_home=home, sources=(source, plugin_source), definitions=("A=B",))
     product, place = build_ort(request, lambda _: None)
     assert (product, place.name) == ("plugin", "ep-tensorrt-1.31.1-11.so")
@@ -172,6 +173,10 @@ def test_the_plug_in_is_built_for_the_major_version_of_the_headers_and_for_the_c
     for word in ("-DTRT_MAJOR_VERSION=11", "-DCMAKE_CUDA_ARCHITECTURES=120", "-DCMAKE_BUILD_TYPE=Release", "-DA=B"):
         assert word in configured.split()
     assert built.endswith("--target onnxruntime_ep_tensorrt")
+    # names that the plug-in uses and TensorRT 11 does not have
+    assert configured.startswith("-O1 '-DsetDynamicRange(low,high)=isNetworkInput()' -DkFP16=kTF32 ")
+    ten = request_for(tensorrt_home=tensorrt(tmp_path / "ten", 10, 16), sources=(source, plugin_source))
+    assert "CXXFLAGS" not in " ".join(words(prepare_steps(ten), "configure"))
     # the plug-in looks for libraries in TENSORRT_HOME itself, and for all of ONNX Runtime in one place
     links = tmp_path / "build" / LINKS
     for stem in LIBRARIES:

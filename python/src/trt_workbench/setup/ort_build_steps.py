@@ -51,6 +51,9 @@ _KERNELS, _PLAIN = 5 * 2**30, 2 * 2**30
 # glibc 2.41 refuses a library with an executable stack. The plug-in uses nothing of libonnxruntime.so, which no wheel
 # has under the name that it would need.
 _LINKER_FLAGS = ("-Wl,-z,noexecstack", "-Wl,--as-needed")
+# The plug-in names two things that TensorRT 11 has not, in a function that it does not call there and for the DLA: it
+# compiles with things in their place that change nothing (TF32 is on by default).
+_TENSORRT_11 = ("'-DsetDynamicRange(low,high)=isNetworkInput()'", "-DkFP16=kTF32")
 # Libraries are found at run time as the wheel's provider finds them. No package of the environment is compiled in:
 # ONNX Runtime names the versions that it takes.
 _PROVIDER = (
@@ -190,8 +193,10 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         words += ["--cmake_extra_defines", *definitions, *request.definitions]
         configure = (*script, "Release", "--update", *words)
         compile_ = (*script, "Release", "--build", *words)
-    flags = " ".join(filter(None, [os.environ.get("LDFLAGS"), *_LINKER_FLAGS]))
-    steps += [BuildStep("configure", ("env", f"LDFLAGS={flags}", *configure)), BuildStep("compile", compile_)]
+    flags = [_flags("LDFLAGS", _LINKER_FLAGS)]
+    if product == "plugin" and headers[0] > _PLUGIN_TENSORRT:
+        flags.append(_flags("CXXFLAGS", _TENSORRT_11))
+    steps += [BuildStep("configure", ("env", *flags, *configure)), BuildStep("compile", compile_)]
     if request.install:
         steps += _installation(product, built, plugin_file(version, headers[0]))
     return BuildSteps(product, version, trees["onnxruntime"], build_dir, tensorrt, built, tuple(steps), tuple(missing))
@@ -291,6 +296,11 @@ def _jobs(request: BuildRequest, product: Product, missing: list[str]) -> int:
             f"One compiler takes up to {sized(each)}, and {sized(free)} of memory is free; pass --jobs 1 to try."
         )
     return request.jobs or max(1, min(available_processors(), fitting))
+
+
+def _flags(variable: str, added: tuple[str, ...]) -> str:
+    """Return a variable with flags for a compiler, for `env`: the user's, then those that are added."""
+    return f"{variable}={' '.join(filter(None, [os.environ.get(variable), *added]))}"
 
 
 def _home(given: Path | None, *variables: str) -> Path | None:
