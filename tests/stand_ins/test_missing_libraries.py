@@ -30,4 +30,4 @@ def test_a_library_that_is_not_there_is_named(
     libraries.probe_provider.cache_clear()
     found = get_backend(backend).availability()
     libraries.probe_provider.cache_clear()
-    assert found.reason.startswith(f"{name} is missing, which {libraries._FILES[get_backend(backend).provider]} ")
+    assert found.reason.startswith(f"{name} is missing, which {libraries.FILES[get_backend(backend).provider]} ")

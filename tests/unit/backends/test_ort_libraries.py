@@ -21,7 +21,7 @@ def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str, gpus: Callable[
     gpus("9.0")
     found = ort_libraries.gpu_availability(provider)
     assert not found.ok
-    assert ort_libraries._FILES[provider] in found.reason
+    assert ort_libraries.FILES[provider] in found.reason
     assert "onnxruntime-gpu[cuda,cudnn]==1.31.1" in found.fix
 
 
@@ -54,9 +54,7 @@ def test_the_reason_follows_from_what_failed(found: dict[str, Any]) -> None:
     assert not answer.ok
     held(f"{answer.reason} {answer.fix}")
     hardware = "library" not in found or "libcuda.so" in found["library"]
-    assert hardware or not re.search(
-        "driver|device|GPU", answer.reason.replace(ort_libraries._FILES[CUDA_PROVIDER], "")
-    )
+    assert hardware or not re.search("driver|device|GPU", answer.reason.replace(ort_libraries.FILES[CUDA_PROVIDER], ""))
 
 
 def test_without_a_gpu_that_is_the_reason_not_a_library(

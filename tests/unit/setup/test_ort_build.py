@@ -17,8 +17,9 @@ from tests.texts import refused
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.setup import ort_build, ort_build_steps
 from trt_workbench.setup.ort_build import build_ort
-from trt_workbench.setup.ort_build_steps import LINKS, PROVIDER_LIBRARY, BuildRequest, BuildSteps, prepare_steps
+from trt_workbench.setup.ort_build_steps import LINKS, BuildRequest, BuildSteps, prepare_steps
 
+PROVIDER_LIBRARY = "libonnxruntime_providers_tensorrt.so"
 BUILD_SCRIPT = """
 import pathlib, sys
 words = sys.argv
@@ -129,7 +130,8 @@ def words(plan: BuildSteps, name: str) -> tuple[str, ...]:
         ((10, 16), {"onnxruntime_gpu": "1.23.0"}, "plugin", ""),
         ((10, 16), {"onnxruntime_gpu": "1.22.1"}, "provider", ""),
         ((8, 6), {"onnxruntime_gpu": "1.31.1"}, "provider", ""),
-        ((8, 6), {"onnxruntime": "1.31.1"}, "provider", "itself onnxruntime-gpu 1.31.1"),
+        ((8, 6), {"onnxruntime": "1.31.1"}, "provider", "itself needs onnxruntime-gpu and TensorRT 10 or older"),
+        ((11, 1), {"onnxruntime_gpu": "1.22.1"}, "provider", "onnxruntime-gpu 1.22.1 cannot load a provider for"),
         ((10, 16), {"onnxruntime": "1.22.1"}, "provider", "needs ONNX Runtime 1.23.0 and TensorRT 10 or newer"),
         ((11, 1), {}, "plugin", "ONNX Runtime is not installed"),
     ],

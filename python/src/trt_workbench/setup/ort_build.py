@@ -8,14 +8,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.backends.ort.common import release
-from trt_workbench.backends.ort.libraries import open_library
+from trt_workbench.backends.ort.common import TENSORRT_PROVIDER, release
+from trt_workbench.backends.ort.libraries import FILES, open_library
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.core.files import write_bytes
 from trt_workbench.engine.tensorrt import find_library
 from trt_workbench.setup.ort_build_steps import (
     LINKS,
-    PROVIDER_LIBRARY,
     TENSORRT_LIBRARIES,
     BuildRequest,
     BuildStep,
@@ -123,12 +122,12 @@ def _install(build: BuildSteps, step: BuildStep, say: Say) -> Path:
         if not wheels:
             raise ComponentMissing(f"The build finished without a wheel: {build.built}")
         _run(BuildStep("install", (*step.words[:-1], str(wheels[-1]))), say)
-        _check(build, (onnxruntime_libraries() or Path()) / PROVIDER_LIBRARY, "It was installed", say)
+        _check(build, (onnxruntime_libraries() or Path()) / FILES[TENSORRT_PROVIDER], "It was installed", say)
         return wheels[-1]
     _check(build, build.built, "It was not installed; --no-install leaves it for another machine", say)
     place = Path(step.words[-1])
     kept = place.with_name(f"{place.name}.{build.version}")
-    if place.name == PROVIDER_LIBRARY and place.is_file() and not kept.exists():
+    if place.name == FILES[TENSORRT_PROVIDER] and place.is_file() and not kept.exists():
         shutil.copy2(place, kept)
         say(f"The wheel's own library is kept: {kept}")
     write_bytes(place, build.built.read_bytes())

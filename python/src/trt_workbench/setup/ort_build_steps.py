@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from trt_workbench.backends.ort.common import release
+from trt_workbench.backends.ort.common import TENSORRT_PROVIDER, release
+from trt_workbench.backends.ort.libraries import FILES
 from trt_workbench.backends.ort.plugin import PLUGIN_MINIMUM, plugin_file
 from trt_workbench.core.environment import available_processors, installed_packages
 from trt_workbench.core.errors import UsageProblem
@@ -34,7 +35,6 @@ REPOSITORY = "https://github.com/microsoft/onnxruntime.git"
 PLUGIN_REPOSITORY = "https://github.com/onnxruntime/onnxruntime-ep-tensorrt.git"
 PLUGIN_COMMIT = "3c4eadbb8d69e98f2ae9dd6f8693a05a979663da"
 SCRIPT = Path("tools/ci_build/build.py")
-PROVIDER_LIBRARY = "libonnxruntime_providers_tensorrt.so"
 PLUGIN_TARGET = "onnxruntime_ep_tensorrt"
 TENSORRT_LIBRARIES = ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
 LINKS = "links"
@@ -140,8 +140,6 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
     Raises:
         UsageProblem: an option is out of range, or a source tree is of something else.
     """
-    if request.jobs is not None and request.jobs < 1:
-        raise UsageProblem(f"--jobs must be at least 1, not {request.jobs}.")
     if wrong := [name for name in request.architectures if not _ARCHITECTURE.fullmatch(name)]:
         raise UsageProblem(f"A CUDA architecture is a number such as 120 or 90a, not {wrong[0]!r}.")
     if wrong := [text for text in request.definitions if "=" not in text]:
@@ -187,9 +185,9 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         configure = ("cmake", "-S", str(trees["plugin"]), "-B", str(build_dir), "-G", "Ninja", *words)
         compile_ = ("cmake", "--build", str(build_dir), "--parallel", str(jobs), "--target", PLUGIN_TARGET)
     else:
-        built = build_dir / "Release" / ("dist" if product == "whole" else PROVIDER_LIBRARY)
+        built = build_dir / "Release" / ("dist" if product == "whole" else FILES[TENSORRT_PROVIDER])
         script = (sys.executable, str(trees["onnxruntime"] / SCRIPT), "--build_dir", str(build_dir), "--config")
-        words = [*_homes(request, build_dir, cuda, missing), *_settings(product, jobs)]
+        words = _script_words(request, product, build_dir, cuda, jobs, missing)
         words += ["--cmake_extra_defines", *definitions, *request.definitions]
         configure = (*script, "Release", "--update", *words)
         compile_ = (*script, "Release", "--build", *words)
@@ -224,11 +222,11 @@ def _product(request: BuildRequest, headers: Version, missing: list[str]) -> tup
         missing.append(f"ONNX Runtime is not installed; a provider is built for one version of it. {package(name)}")
     if (headers[0] or _PLUGIN_TENSORRT) >= _PLUGIN_TENSORRT and release(version) >= release(PLUGIN_MINIMUM):
         return "plugin", version
-    if name == "onnxruntime":
+    if name == "onnxruntime" or headers[0] > _PLUGIN_TENSORRT:
         missing.append(
-            f"onnxruntime {version} cannot load a provider for TensorRT {format_version(headers)}: the plug-in needs "
+            f"{name} {version} cannot load a provider for TensorRT {format_version(headers)}: the plug-in needs "
             f"ONNX Runtime {PLUGIN_MINIMUM} and TensorRT {_PLUGIN_TENSORRT} or newer, the provider of ONNX Runtime "
-            f"itself onnxruntime-gpu {version}."
+            f"itself needs onnxruntime-gpu and TensorRT {_PLUGIN_TENSORRT} or older."
         )
     return "provider", version
 
@@ -248,24 +246,24 @@ def _clone(url: str, tree: Path, tag: str = "") -> BuildStep:
     return BuildStep("clone", ("git", "clone", *depth, url, str(tree)))
 
 
-def _homes(request: BuildRequest, build_dir: Path, cuda: Path, missing: list[str]) -> list[str]:
+def _script_words(
+    request: BuildRequest, product: Product, build_dir: Path, cuda: Path, jobs: int, missing: list[str]
+) -> list[str]:
+    """Return what ONNX Runtime's build script is told besides definitions for CMake."""
     cudnn = _home(request.cudnn_home, "CUDNN_HOME")
     if cudnn is None or not any((cudnn / "include").glob("cudnn*.h")):
         missing.append("cuDNN's headers were not found, without which ONNX Runtime is not built; pass --cudnn-home.")
     homes = {"tensorrt": build_dir / LINKS / "tensorrt", "cuda": cuda, "cudnn": cudnn or Path("/usr")}
-    words = ["--use_cuda", "--use_tensorrt"]
-    return words + [word for name, home in homes.items() for word in (f"--{name}_home", str(home))]
-
-
-def _settings(product: Product, jobs: int) -> list[str]:
-    words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--skip_tests", "--skip_submodule_sync"]
-    words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
-    words += ["--build_wheel"] if product == "whole" else ["--target", Path(PROVIDER_LIBRARY).stem.removeprefix("lib")]
-    if shutil.which("ccache"):
-        words.append("--use_cache")
-    if os.geteuid() == 0:
-        words.append("--allow_running_as_root")
-    return words
+    return [
+        *(
+            "--use_cuda",
+            "--use_tensorrt",
+            *(word for name, home in homes.items() for word in (f"--{name}_home", str(home))),
+        ),
+        *("--parallel", str(jobs), "--nvcc_threads", "1", "--skip_tests", "--skip_submodule_sync"),
+        *("--compile_no_warning_as_error", "--cmake_generator", "Ninja", "--allow_running_as_root"),
+        *(["--build_wheel"] if product == "whole" else ["--target", "onnxruntime_providers_tensorrt"]),
+    ]
 
 
 def _installation(product: Product, built: Path, plugin: Path) -> list[BuildStep]:

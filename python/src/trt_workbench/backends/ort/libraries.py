@@ -58,7 +58,7 @@ def _wanted(major: int) -> Iterator[tuple[str, str]]:
     yield f"nvidia-cudnn-cu{major}", "libcudnn.so.9"
 
 
-_FILES = {
+FILES = {
     CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
     TENSORRT_PROVIDER: "libonnxruntime_providers_tensorrt.so",
 }
@@ -117,8 +117,8 @@ def _examine(provider: str) -> Availability:
 
     versions = dict(found.versions)
     folder = Path(ort.__file__).parent / "capi"
-    if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
-        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: it lacks {_FILES[provider]}."
+    if provider not in ort.get_available_providers() or not (folder / FILES[provider]).is_file():
+        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: it lacks {FILES[provider]}."
         return Availability(ok=False, reason=reason, fix=package("onnxruntime-gpu"), versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
@@ -131,11 +131,11 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
         versions["tensorrt"] = str(found["tensorrt"])
     reason, fix = "", ""
     if error := found.get("error"):
-        reason, fix = f"{_FILES[provider]} could not be tested ({error}).", package("onnxruntime-gpu")
+        reason, fix = f"{FILES[provider]} could not be tested ({error}).", package("onnxruntime-gpu")
     elif error := found.get("library"):
         missing = _MISSING.match(error)
         name = missing[1] if missing else ""
-        provider_library = f"{_FILES[provider]} ({wheel})"
+        provider_library = f"{FILES[provider]} ({wheel})"
         how = f"{name} is missing, which {provider_library} needs."
         reason = how if name else f"{provider_library} cannot be opened ({error})."
         fix = _library_advice(name)
@@ -156,7 +156,7 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
         the CUDA runtime where it opened; "tensorrt" and "tensorrt_library" for its provider; only "error" if the
         process failed.
     """
-    return open_library(folder / _FILES[provider])
+    return open_library(folder / FILES[provider])
 
 
 def open_library(library: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
