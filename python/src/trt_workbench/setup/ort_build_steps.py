@@ -183,7 +183,15 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         definitions += [f"TRT_MAJOR_VERSION={headers[0]}", f"CMAKE_CUDA_COMPILER={cuda / 'bin' / 'nvcc'}"]
         words = [f"-D{one}" for one in (*definitions, *request.definitions)]
         configure = ("cmake", "-S", str(trees["plugin"]), "-B", str(build_dir), "-G", "Ninja", *words)
-        compile_ = ("cmake", "--build", str(build_dir), "--parallel", str(jobs), "--target", PLUGIN_TARGET)
+        compile_: tuple[str, ...] = (
+            "cmake",
+            "--build",
+            str(build_dir),
+            "--parallel",
+            str(jobs),
+            "--target",
+            PLUGIN_TARGET,
+        )
     else:
         built = build_dir / "Release" / ("dist" if product == "whole" else FILES[TENSORRT_PROVIDER])
         script = (sys.executable, str(trees["onnxruntime"] / SCRIPT), "--build_dir", str(build_dir), "--config")
