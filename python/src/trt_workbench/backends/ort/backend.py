@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Backend, SessionOptions
-from trt_workbench.backends.ort.plugin import Plugin
+from trt_workbench.backends.ort.plugin import PluginProvider
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
 from trt_workbench.backends.reproduction import Reproduction
 
@@ -47,7 +47,7 @@ class LoadRequest:
     extra: Mapping[str, Any]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     may_choose: tuple[str, ...] = ()
-    plugin: Plugin | None = None
+    plugin: PluginProvider | None = None
 
 
 class OrtBackend(Backend):

@@ -43,7 +43,7 @@ print(json.dumps(found))
 
 
 @dataclass(frozen=True)
-class Plugin:
+class PluginProvider:
     """A provider in a library of its own, on one card.
 
     Attributes:
@@ -75,7 +75,7 @@ class Plugin:
 
 
 def open_session(
-    ort: Any, model: Any, config: Any, providers: Sequence[tuple[str, dict[str, str]]], plugin: Plugin | None
+    ort: Any, model: Any, config: Any, providers: Sequence[tuple[str, dict[str, str]]], plugin: PluginProvider | None
 ) -> ort.InferenceSession:
     """Return a session whose first provider is the plug-in's if there is one. Raises as ONNX Runtime and `device` do.
 
@@ -93,7 +93,7 @@ def open_session(
     return ort.InferenceSession(model, config, enable_fallback=0)
 
 
-def plugin_availability(plugin: Plugin, versions: dict[str, str]) -> Availability:
+def plugin_availability(plugin: PluginProvider, versions: dict[str, str]) -> Availability:
     """Say whether a plug-in can be opened and sees a card; `versions` get that of its TensorRT."""
     found = probe_plugin(plugin.name, plugin.library)
     if "tensorrt" in found:
@@ -156,11 +156,11 @@ def tensorrt_plugin_availability(own: Availability) -> Availability:
         reason = f"the plug-in is built for another ONNX Runtime or TensorRT ({others}), not for {here}."
         return replace(own, reason=reason, fix=f"Run {task('build-ort')}.")
     return plugin_availability(
-        Plugin(TENSORRT_PLUGIN, str(found[-1])), {**own.versions, "ort_trt_plugin": found[-1].name}
+        PluginProvider(TENSORRT_PLUGIN, str(found[-1])), {**own.versions, "ort_trt_plugin": found[-1].name}
     )
 
 
-def tensorrt_plugin(versions: Mapping[str, str], card: int) -> Plugin | None:
+def tensorrt_plugin(versions: Mapping[str, str], card: int) -> PluginProvider | None:
     """Return the plug-in that serves by the versions of an availability; None where ONNX Runtime's own one does."""
     name = versions.get("ort_trt_plugin")
-    return Plugin(TENSORRT_PLUGIN, str(extern_root() / "onnxruntime" / name), card) if name else None
+    return PluginProvider(TENSORRT_PLUGIN, str(extern_root() / "onnxruntime" / name), card) if name else None

@@ -16,7 +16,7 @@ from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.ort.gpu import load_gpu_session, profile_options, provider_options
-from trt_workbench.backends.ort.plugin import Plugin, plugin_availability
+from trt_workbench.backends.ort.plugin import PluginProvider, plugin_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem, reason_of
 from trt_workbench.core.gpu import driver_report, why_no_gpu
@@ -160,5 +160,5 @@ def _opened() -> Availability:
     return plugin_availability(plugin, {**plain.versions, "ort_rtx_plugin": version})
 
 
-def _plugin() -> Plugin:
-    return Plugin(RTX_PROVIDER, str(import_module(PACKAGE).get_library_path()))
+def _plugin() -> PluginProvider:
+    return PluginProvider(RTX_PROVIDER, str(import_module(PACKAGE).get_library_path()))

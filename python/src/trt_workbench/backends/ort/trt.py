@@ -15,7 +15,7 @@ from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
 from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, profile_options, provider_options
 from trt_workbench.backends.ort.libraries import gpu_availability
-from trt_workbench.backends.ort.plugin import Plugin, tensorrt_plugin, tensorrt_plugin_availability
+from trt_workbench.backends.ort.plugin import PluginProvider, tensorrt_plugin, tensorrt_plugin_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report, why_no_gpu
@@ -261,7 +261,7 @@ def _profile(extra: Mapping[str, Any], model: Model, options: SessionOptions) ->
     return profile_options("trt", ",", profile)
 
 
-def _check_serving(extra: Mapping[str, Any], plugin: Plugin | None) -> None:
+def _check_serving(extra: Mapping[str, Any], plugin: PluginProvider | None) -> None:
     """Raise UsageProblem for an option that the provider which serves does not have."""
     lacking, serving, other = (
         (NOT_OF_PLUGIN, "the plug-in", "ONNX Runtime's own provider")
