@@ -122,7 +122,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "unit/setup/test_tensorrt_setup.py::test_the_pinned_wheel_is_downloaded_once",
         "cli/test_doctor.py",
     ),
-    "ONNX Runtime from source": ("unit/setup/test_ort_build.py",),
+    "TensorRT provider from source": ("unit/setup/test_ort_build.py",),
     "Every command is `trtw COMMAND`": (
         "cli/test_help.py::test_a_shell_completes_commands_options_and_choices",
         "cli/test_errors.py::test_other_errors_have_their_code",

@@ -257,7 +257,7 @@ def _clone(url: str, tree: Path, tag: str = "") -> BuildStep:
 def _script_words(
     request: BuildRequest, product: Product, build_dir: Path, cuda: Path, jobs: int, missing: list[str]
 ) -> list[str]:
-    """Return what ONNX Runtime's build script is told besides definitions for CMake."""
+    """Return the words for ONNX Runtime's build script, without definitions for CMake."""
     cudnn = _home(request.cudnn_home, "CUDNN_HOME")
     if cudnn is None or not any((cudnn / "include").glob("cudnn*.h")):
         missing.append("cuDNN's headers were not found, without which ONNX Runtime is not built; pass --cudnn-home.")
