@@ -102,7 +102,7 @@ def test_the_program_of_the_guide_compiles_without_headers_of_cuda_and_tensorrt(
         "std::vector<float> pixels;",
         "[[maybe_unused]] const std::vector<char> bytes;",
         *body,
-        "return values != nullptr;",
+        "return static_cast<int>(boxes.size());",
     ]
     program.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
     words = [
