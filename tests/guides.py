@@ -23,9 +23,9 @@ PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *GUIDES, *DETAILS]
 
 
 def whole(name: str) -> str:
-    """Return the text of a guide and of the reference behind it."""
-    pages = (ROOT / "docs" / folder / f"{name}.md" for folder in ("guides", "reference/commands"))
-    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    """Return the text of a guide, and of the reference behind it where there is one."""
+    pages = [ROOT / "docs" / folder / f"{name}.md" for folder in ("guides", "reference/commands")]
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages if page == pages[0] or page.is_file())
 
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

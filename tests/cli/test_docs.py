@@ -131,13 +131,13 @@ def test_the_readme_names_every_command_and_links_every_guide() -> None:
 
 def test_options_in_the_guides_of_the_engine_commands_exist() -> None:
     """Options that are named alone, outside a command line, too."""
-    for name in ("build-engine", "infer-engine", "setup-tensorrt"):
+    for name in ("build-engine", "infer-engine", "setup-tensorrt", "build-ort"):
         text = whole(name)
         everything = {option for command in COMMANDS.values() for option in options_of(command)}
         named = {
             word for inline in _INLINE.findall(_FENCE.sub("", text)) for word in re.findall(r"--[a-z][\w-]*", inline)
         }
-        assert named - everything - {"--capture-range", "--help"} == set()
+        assert named - everything - {"--capture-range", "--help", "--force-reinstall"} == set()
 
 
 def test_every_build_option_is_in_its_guide() -> None:
@@ -148,6 +148,12 @@ def test_every_build_option_is_in_its_guide() -> None:
         "--calibration-batch",
         "--calibration-algorithm",
     }
+
+
+def test_every_option_of_build_ort_is_in_its_guide() -> None:
+    text = whole("build-ort")
+    long = {option for option in options_of(COMMANDS["build-ort"]) if option.startswith("--")}
+    assert {option for option in long if option not in text} == {"--install", "--json", "--debug"}
 
 
 def test_defaults_in_the_guide_are_those_of_the_options() -> None:
