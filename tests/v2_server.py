@@ -50,6 +50,7 @@ class V2Server:
             "busy".
         slow_s: how long each call takes longer, until the server ends.
         specs: what replaces the description of tensors, such as `{"inputs": [...]}`.
+        says: what replaces the server's description of itself.
     """
 
     model: Path
@@ -63,6 +64,7 @@ class V2Server:
     fault: str = ""
     slow_s: float = 0.0
     specs: dict[str, Any] = field(default_factory=dict)
+    says: dict[str, Any] = field(default_factory=dict)
     calls: int = 0
     merged: int = 0  # batches of more than one call
 
@@ -197,7 +199,7 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
             path = unquote(self.path).replace("/versions/1", "")
             if path == "/v2":
                 extensions = ["binary_tensor_data"] if server.binary else []
-                self._json({"name": "double", "version": "1.0", "extensions": extensions})
+                self._json({"name": "double", "version": "1.0", "extensions": extensions, **server.says})
             elif path == f"{own}/ready":
                 self._json({}, http.HTTPStatus.BAD_REQUEST if server.ready else http.HTTPStatus.OK)
             elif path == "/v2/repository/index":

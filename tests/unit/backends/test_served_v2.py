@@ -42,6 +42,23 @@ def load(server: V2Server, model: Path | None = None, **extra: Any) -> None:
         pass
 
 
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """Give the one request these bytes, and yield the URL."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as door:
+
+        def once() -> None:
+            line, _ = door.accept()
+            with closing(line):
+                line.recv(4096)
+                line.sendall(answer)
+
+        thread = threading.Thread(target=once)
+        thread.start()
+        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        thread.join()
+
+
 @pytest.mark.parametrize("binary", [True, False])
 def test_outputs_are_those_of_the_file_to_the_bit(model: Path, *, binary: bool) -> None:
     expected = OrtCpuBackend().load(model).run({"x": X})
@@ -173,6 +190,21 @@ def test_a_token_is_needed_and_has_to_be_right(model: Path, monkeypatch: pytest.
         load(server)
 
 
+def test_a_token_that_the_server_returns_is_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN, "sec/ret")
+    with served(V2Server(model, token="sec/ret", says={"name": "sec/ret", "version": "Bearer sec/ret"})) as session:
+        session.run({"x": X})
+        assert "sec" not in str(session.record())
+
+
+def test_a_token_in_an_error_of_the_server_is_not_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN, "secret")
+    body = b'{"error": "denied for Bearer secret, se\\u0063ret"}'
+    head = b"HTTP/1.1 400 secret\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with answering(head + body) as url, refused(UsageProblem):
+        V2Backend().load(model, SessionOptions(extra={"url": url}))
+
+
 def test_a_model_that_is_not_there_or_not_ready(model: Path) -> None:
     with refused(UsageProblem), V2Server(model).running() as url:
         V2Backend().load(model, SessionOptions(extra={"url": url, "model": "linaer"}))
@@ -183,7 +215,8 @@ def test_a_model_that_is_not_there_or_not_ready(model: Path) -> None:
 def test_urls_and_options_that_cannot_be_meant() -> None:
     wrong = (
         "ftp://localhost", "http://", "http://user:secret@localhost", "http://localhost:99999", "http://localhost?x=1",
-        "http://[::1",
+        "http://[::1", "http://local host", "http://local\x7fhost", "http://a..b", "http://localhost/ä",
+        "http://" + "a" * 70,
     )  # fmt: skip
     for url in wrong:
         with refused(UsageProblem):
@@ -218,18 +251,29 @@ def test_a_slow_server_is_waited_for_as_long_as_is_said(model: Path) -> None:
         session.run({"x": X})
 
 
-def test_an_answer_in_drops_has_the_same_limit(model: Path) -> None:
+DRIPS = {
+    "body": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
+    "status line": (b"", b"H"),
+    "header": (b"HTTP/1.1 200 OK\r\nX", b"X"),
+    "size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("part", DRIPS)
+def test_an_answer_in_drops_has_the_same_limit(model: Path, part: str) -> None:
     """Each drop comes in time; the whole answer does not."""
+    start, drop = DRIPS[part]
     done = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0))) as door:
 
         def drip() -> None:
             line, _ = door.accept()
             with closing(line):
-                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                line.sendall(start)
                 while not done.wait(0.05):
                     try:
-                        line.sendall(b" ")
+                        line.sendall(drop)
                     except OSError:
                         return
 
@@ -257,19 +301,8 @@ def test_an_answer_in_drops_has_the_same_limit(model: Path) -> None:
     ],
 )
 def test_what_is_no_server_of_the_protocol_is_refused(model: Path, answer: bytes) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as door:
-
-        def once() -> None:
-            line, _ = door.accept()
-            with closing(line):
-                line.recv(4096)
-                line.sendall(answer)
-
-        thread = threading.Thread(target=once)
-        thread.start()
-        with refused(UsageProblem, DeviceFailure, ComponentMissing):
-            V2Backend().load(model, SessionOptions(extra={"url": f"http://127.0.0.1:{door.getsockname()[1]}"}))
-        thread.join()
+    with answering(answer) as url, refused(UsageProblem, DeviceFailure, ComponentMissing):
+        V2Backend().load(model, SessionOptions(extra={"url": url}))
 
 
 def test_a_connection_that_the_server_ended_in_between_is_opened_again(model: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import AnyStr
 from urllib.parse import urlsplit
 
 from trt_workbench.core.errors import UsageProblem
 
 TOKEN = "TRTW_SERVER_TOKEN"
 """The environment variable with the bearer token. It is never an option, as options are recorded."""
+
+_LONG = 6
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Address:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port
+            (host or "").encode("idna"), parts.path.encode("ascii")
+            if not url.isprintable() or " " in url:
+                raise ValueError("it has blanks or control characters")
         except ValueError as error:
             raise UsageProblem(f"The server's URL cannot be read ({error}); {wanted}: {url}") from error
         if parts.username is not None or parts.password is not None:
@@ -76,3 +82,15 @@ def token() -> str | None:
     if not found.isascii() or not found.isprintable():
         raise UsageProblem(f"The token in {TOKEN} has characters that no request can hold.")
     return found or None
+
+
+def hidden(said: AnyStr) -> AnyStr:
+    """Return what a server said with stars, as many as there were letters, in place of the token.
+
+    One of a few letters may be part of any word: it is hidden where it is named as a token.
+    """
+    own = token()
+    for name in () if own is None else (f"Bearer {own}", own)[: 1 + (len(own) >= _LONG)]:
+        stars = "*" * len(name)
+        said = said.replace(name.encode(), stars.encode()) if isinstance(said, bytes) else said.replace(name, stars)
+    return said

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import math
+import socket
 import ssl
 import threading
 import time
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_workbench import __version__
-from trt_workbench.backends.served.address import Address, token
+from trt_workbench.backends.served.address import Address, hidden, token
 from trt_workbench.backends.served.failures import no_answer, refuse_status, too_slow
 from trt_workbench.core.sizes import sized
 
@@ -31,9 +34,13 @@ class HttpAnswer:
     body: bytes
 
     def document(self) -> Any:
-        """Return the body's JSON; None where it is none."""
+        """Return the body's JSON; None where it is none, and for numbers that are not finite, which JSON lacks.
+
+        It is without the token also where the server escaped that.
+        """
         try:
-            return json.loads(self.body)
+            found = json.loads(self.body, parse_constant=lambda _: None, parse_float=_finite)
+            return json.loads(hidden(json.dumps(found))) if b"\\" in self.body else found
         except (ValueError, RecursionError):
             return None
 
@@ -45,6 +52,54 @@ class HttpAnswer:
             if isinstance(found, dict) and key in found:
                 found = found[key]
         return found if isinstance(found, str) else "" if found is None else json.dumps(found)
+
+
+class _Received(io.RawIOBase):
+    """What a socket receives, up to a moment: its own limit is for each piece, and so for no answer that drips."""
+
+    def __init__(self, source: socket.socket, ends: float) -> None:
+        super().__init__()
+        self._socket, self._pieces, self._ends = source, source.makefile("rb", buffering=0), ends
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(_left(self._ends))
+        return self._pieces.readinto(buffer)
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection whose requests and answers end by `ends`, a moment of `time.monotonic`.
+
+    Attributes:
+        secure: how it is encrypted; None for HTTP.
+    """
+
+    ends = 0.0
+    secure: ssl.SSLContext | None = None
+
+    def connect(self) -> None:
+        self.timeout = _left(self.ends)
+        super().connect()
+        if self.secure:
+            self.sock.settimeout(_left(self.ends))
+            self.sock = self.secure.wrap_socket(self.sock, server_hostname=self.host)
+
+    def send(self, data: Any) -> None:
+        if self.sock is not None:
+            self.sock.settimeout(_left(self.ends))
+        super().send(data)
+
+    def response_class(self, sock: socket.socket, *, method: str | None = None) -> http.client.HTTPResponse:
+        response = http.client.HTTPResponse(sock, method=method)
+        response.fp.close()
+        response.fp = io.BufferedReader(_Received(sock, self.ends))
+        return response
 
 
 class HttpClient:
@@ -74,17 +129,17 @@ class HttpClient:
             NoAnswer: the server could not be reached, or broke the connection off.
             TooSlow: the answer took too long.
         """
-        ends = time.monotonic() + self._timeout_s
         request = (method or ("GET" if body is None else "POST"), self.address.path + path, body)
         connection, is_new = self._connection()
+        connection.ends = time.monotonic() + self._timeout_s
         try:
             try:
-                return self._asked(connection, request, headers or {}, ends)
+                return self._asked(connection, request, headers or {})
             except ConnectionError:
                 if is_new:  # of one that was open, the server may have ended it while nothing was asked
                     raise
                 connection.close()
-                return self._asked(connection, request, headers or {}, ends)
+                return self._asked(connection, request, headers or {})
         except TimeoutError as error:
             connection.close()
             raise too_slow(self.address, self._timeout_s) from error
@@ -114,46 +169,35 @@ class HttpClient:
         while self._every:
             self._every.pop().close()
 
-    def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
+    def _connection(self) -> tuple[_Connection, bool]:
         """Return this thread's connection, and whether it still has to be opened."""
         if (found := getattr(self._own, "connection", None)) is None:
-            address = self.address
-            found = (
-                http.client.HTTPSConnection(address.host, address.port, context=ssl.create_default_context())
-                if address.secure
-                else http.client.HTTPConnection(address.host, address.port)
-            )
-            self._own.connection = found
+            found = self._own.connection = _Connection(self.address.host, self.address.port)
+            found.secure = ssl.create_default_context() if self.address.secure else None
             self._every.append(found)
         return found, found.sock is None
 
     def _asked(
-        self,
-        connection: http.client.HTTPConnection,
-        request: tuple[str, str, bytes | None],
-        headers: Mapping[str, str],
-        ends: float,
+        self, connection: _Connection, request: tuple[str, str, bytes | None], headers: Mapping[str, str]
     ) -> HttpAnswer:
-        connection.timeout = _left(ends)
-        if connection.sock is not None:
-            connection.sock.settimeout(connection.timeout)
         connection.request(*request, headers={**self._headers, **headers})
-        socket = connection.sock
-        socket.settimeout(_left(ends))
         response = connection.getresponse()
         pieces, size = [], 0
-        # piece by piece: the socket's own limit is for each of them
         while piece := response.read1(_PIECE):
             pieces.append(piece)
             size += len(piece)
             if size > _MOST_BYTES:
                 raise http.client.HTTPException(f"an answer of more than {sized(_MOST_BYTES)}")
-            socket.settimeout(_left(ends))
         if response.length:  # read1 ends without a word where the server does
             raise http.client.IncompleteRead(b"", response.length)
         response.close()  # which read1 leaves to a last call; the connection takes no request before
-        found = {name.lower(): value for name, value in response.getheaders()}
-        return HttpAnswer(response.status, response.reason, found, b"".join(pieces))
+        found = {name.lower(): hidden(value) for name, value in response.getheaders()}
+        return HttpAnswer(response.status, hidden(response.reason), found, hidden(b"".join(pieces)))
+
+
+def _finite(number: str) -> float | None:
+    value = float(number)
+    return value if math.isfinite(value) else None
 
 
 def _left(ends: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.served.address import Address, token
+from trt_workbench.backends.served.address import Address, hidden, token
 from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL, from_bytes
 from trt_workbench.backends.served.failures import no_answer, refused_token, too_slow
 from trt_workbench.backends.served.tensors import ServedModel, read_config, read_tensors
@@ -46,7 +47,7 @@ class GrpcProtocol:
     def server(self) -> ServerFacts:
         """Return what the server says of itself."""
         found = self._ask(lambda client, common: client.get_server_metadata(**common), "describe itself")
-        return ServerFacts(found.name, found.version, tuple(found.extensions))
+        return ServerFacts(hidden(found.name), hidden(found.version), tuple(map(hidden, found.extensions)))
 
     def is_ready(self, name: str, version: str) -> bool:
         """Whether the server can run a model now."""
@@ -59,7 +60,7 @@ class GrpcProtocol:
             found = self._ask(lambda client, common: client.get_model_repository_index(**common), "list its models")
         except UsageProblem:
             return []
-        return [{"name": one.name, "state": one.state, "reason": one.reason} for one in found.models]
+        return [{"name": one.name, "state": one.state, "reason": hidden(one.reason)} for one in found.models]
 
     def describe(self, name: str, version: str) -> ServedModel:
         """Return a model's tensors and configuration."""
@@ -75,7 +76,14 @@ class GrpcProtocol:
             read_tensors([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors], kind)
             for tensors, kind in ((found.inputs, "input"), (found.outputs, "output"))
         )
-        return ServedModel(name, version, found.platform, inputs, outputs, read_config(config.get("config")))
+        return ServedModel(
+            name,
+            version,
+            hidden(found.platform),
+            inputs,
+            outputs,
+            read_config(json.loads(hidden(json.dumps(config))).get("config")),
+        )
 
     def infer(
         self, name: str, version: str, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[TensorSpec]
@@ -91,7 +99,7 @@ class GrpcProtocol:
         answer = self._ask(
             lambda client, common: client.infer(name, given, version, wanted, **common), f"run {name} with {shapes}"
         ).get_response()
-        return Outputs(_arrays(answer), answer.model_version)
+        return Outputs(_arrays(answer), hidden(answer.model_version))
 
     def close(self) -> None:
         """End the connections."""
@@ -109,7 +117,7 @@ class GrpcProtocol:
         try:
             return call(client, {"headers": self._headers, "client_timeout": self._timeout_s})
         except InferenceServerException as error:
-            self._refuse(str(error.status() or "").rpartition(".")[2], str(error.message()), what, error)
+            self._refuse(str(error.status() or "").rpartition(".")[2], hidden(str(error.message())), what, error)
 
     def _refuse(self, status: str, said: str, what: str, error: Exception) -> NoReturn:
         if status == "DEADLINE_EXCEEDED":
