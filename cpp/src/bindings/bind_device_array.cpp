@@ -9,6 +9,7 @@
 #include <dlpack/dlpack.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -320,7 +321,9 @@ py::object handle_in(py::handle stream) {
 
 } // namespace
 
-std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t consumer) {
+namespace {
+
+std::optional<ForeignArray> read_foreign(const py::handle& value, cudaStream_t consumer) {
     if (is_a<DeviceArray>(value)) {
         return from_own(value.cast<const DeviceArray&>(), consumer);
     }
@@ -333,6 +336,26 @@ std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t 
     // None also where that fails, as torch's does for dtypes that the interface lacks.
     const py::object found = py::getattr(value, "__cuda_array_interface__", py::none());
     return found.is_none() ? std::nullopt : std::optional{from_interface(found.cast<py::dict>(), value)};
+}
+
+} // namespace
+
+std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t consumer) {
+    const auto refused = [&](std::string why) {
+        why.resize(std::min(why.size(), why.find('\n'))); // PyTorch adds its stack
+        return UsageProblem("A " + py::str(py::type::of(value).attr("__name__")).cast<std::string>() +
+                            " cannot be read as an array: " + why + ".");
+    };
+    try {
+        return read_foreign(value, consumer);
+    } catch (const py::error_already_set& error) {
+        if (!error.matches(PyExc_Exception)) {
+            throw;
+        }
+        throw refused(py::str(error.value()).cast<std::string>());
+    } catch (const py::cast_error&) {
+        throw refused("what it says of itself has values of other types than its protocol's");
+    }
 }
 
 std::optional<cudaStream_t> stream_of(py::handle stream) {
@@ -348,7 +371,12 @@ std::optional<cudaStream_t> stream_of(py::handle stream) {
         throw UsageProblem("A stream is an object of PyTorch, CuPy, Numba or cuda-python, or its handle; got " +
                            py::str(py::type::of(stream)).cast<std::string>() + ".");
     }
-    return stream_of_handle(number.cast<std::intptr_t>());
+    const auto value = PyLong_AsSsize_t(number.ptr());
+    if (value == -1 && PyErr_Occurred() != nullptr) {
+        PyErr_Clear();
+        throw UsageProblem("No stream has a handle of " + py::repr(number).cast<std::string>() + ".");
+    }
+    return stream_of_handle(value);
 }
 
 py::dtype numpy_dtype(const std::string& name) {

@@ -39,7 +39,7 @@ public:
             found[place] = value;
         }
         if (!found[0]) {
-            refuse("misses its argument " + quoted(names_[0]));
+            refuse("missing 1 required positional argument: " + quoted(names_[0]));
         }
         return found;
     }
@@ -53,7 +53,8 @@ public:
         try {
             return values[place].template cast<Value>();
         } catch (const pybind11::cast_error&) {
-            refuse("takes no " + pybind11::str(pybind11::type::of(values[place])).template cast<std::string>() +
+            refuse("takes no " +
+                   pybind11::str(pybind11::type::of(values[place]).attr("__name__")).template cast<std::string>() +
                    " for argument " + quoted(names_[place]));
         }
     }

@@ -50,7 +50,7 @@ public:
 
     py::dict run(const py::args& placed, const py::kwargs& named) {
         static const auto& parameters =
-            *new Keywords<7>("run", "inputs", "outputs", "device_outputs", "at", "copy", "out", "stream");
+            *new Keywords<7>("Runner.run", "inputs", "outputs", "device_outputs", "at", "copy", "out", "stream");
         const auto given = parameters.values(placed, named);
         const bool copy = parameters.get(given, 4, true);
         const auto out = parameters.get(given, 5, OutputArrays{});
@@ -78,7 +78,7 @@ public:
     }
 
     std::shared_ptr<PyTicket> submit(const py::args& placed, const py::kwargs& named) {
-        static const auto& parameters = *new Keywords<4>("submit", "inputs", "outputs", "device_outputs", "at");
+        static const auto& parameters = *new Keywords<4>("Runner.submit", "inputs", "outputs", "device_outputs", "at");
         const auto given = parameters.values(placed, named);
         const auto runner = runner_.get();
         const auto request = make(parameters, given, runner->intake());
@@ -140,7 +140,7 @@ public:
         const std::shared_ptr<Runner> runner = open_with_state();
         std::vector<py::object> keep;
         std::vector<std::pair<std::size_t, Input>> inputs;
-        const py::dict named = values.is_none() ? py::dict() : py::dict(values);
+        const py::dict named = values.is_none() ? py::dict() : by_name(values);
         for (const auto& item : named) {
             inputs.push_back(state_value(py::str(item.first), item.second, runner->intake(), keep));
         }
@@ -205,8 +205,8 @@ private:
         if (is_default) {
             selection = default_;
         } else {
-            selection = select_outputs(*plan_, default_.to_host, parameters.get(given, 1, Names{}), given[2],
-                                       parameters.get(given, 3, Indices{}));
+            selection = select_outputs(*plan_, default_.to_host, parameters.get(given, 1, Names{}),
+                                       parameters.get(given, 2, OnDevice{false}), parameters.get(given, 3, Indices{}));
             call.to_host = selection.to_host;
             call.at = selection.at;
         }

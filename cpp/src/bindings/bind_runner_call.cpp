@@ -247,9 +247,19 @@ void Inputs::refuse_unknown(const py::dict& values) const {
     }
 }
 
+py::dict by_name(py::handle values) {
+    if (py::isinstance<py::dict>(values)) {
+        return py::reinterpret_borrow<py::dict>(values);
+    }
+    if (!py::hasattr(values, "keys")) {
+        throw py::type_error("Arrays are given as a mapping by their names, not as " +
+                             py::str(py::type::of(values).attr("__name__")).cast<std::string>() + ".");
+    }
+    return py::dict(py::reinterpret_borrow<py::object>(values));
+}
+
 Inputs::OwnedRequest Inputs::request(py::handle values, cudaStream_t consumer) const {
-    const auto given = py::isinstance<py::dict>(values) ? py::reinterpret_borrow<py::dict>(values)
-                                                        : py::dict(py::reinterpret_borrow<py::object>(values));
+    const py::dict given = by_name(values);
     OwnedRequest request = blank();
     std::size_t used = 0;
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -284,16 +294,14 @@ Inputs::OwnedRequest Inputs::host_request(py::handle values) const {
 }
 
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
-                         const std::optional<std::vector<std::string>>& outputs, py::handle device_outputs,
+                         const std::optional<std::vector<std::string>>& outputs, const OnDevice& device_outputs,
                          const Indices& at) {
     Selection selection;
     selection.to_host = outputs ? flags_of(plan, *outputs) : default_to_host;
-    if (!device_outputs) {
-        selection.to_device.assign(plan.outputs().size(), false);
-    } else if (py::isinstance<py::bool_>(device_outputs)) {
-        selection.to_device.assign(plan.outputs().size(), device_outputs.cast<bool>());
+    if (const bool* const all = std::get_if<bool>(&device_outputs)) {
+        selection.to_device.assign(plan.outputs().size(), *all);
     } else {
-        selection.to_device = flags_of(plan, device_outputs.cast<std::vector<std::string>>());
+        selection.to_device = flags_of(plan, std::get<std::vector<std::string>>(device_outputs));
     }
     for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
         if (!selection.to_device[o]) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace trtw::bindings {
@@ -58,15 +59,21 @@ private:
     mutable std::vector<std::unique_ptr<Request>> spare_;
 };
 
+/// A mapping of arrays by their names as a dict. Throws TypeError for anything else.
+pybind11::dict by_name(pybind11::handle values);
+
 /// Fills in one input, whatever it was before; the array or its owner goes into `keep`.
 void set_input(Input& input, const Plan& plan, const TensorInfo& tensor, const pybind11::handle& value,
                cudaStream_t consumer, std::vector<pybind11::object>& keep);
 
 using Indices = std::optional<std::map<std::string, std::int64_t>>;
 
-/// The selection that the arguments `outputs`, `device_outputs` (null: none) and `at` of run and submit ask for.
+/// All outputs or none, or these.
+using OnDevice = std::variant<bool, std::vector<std::string>>;
+
+/// The selection that the arguments `outputs`, `device_outputs` and `at` of run and submit ask for.
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
-                         const std::optional<std::vector<std::string>>& outputs, pybind11::handle device_outputs,
+                         const std::optional<std::vector<std::string>>& outputs, const OnDevice& device_outputs,
                          const Indices& at);
 
 /// Checks arrays to write outputs into, all but their shapes, which it returns as Call::room. Throws

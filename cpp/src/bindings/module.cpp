@@ -1,6 +1,8 @@
 // The extension module `_core`: errors, build information, and the parts that this build holds.
 #include "bindings.hpp"
 
+#include "bind_refusals.hpp"
+
 #include "trtw/error.hpp"
 
 namespace py = pybind11;
@@ -49,4 +51,5 @@ PYBIND11_MODULE(_core, m) {
     trtw::bindings::bind_detector(m);
 #endif
 #endif
+    trtw::bindings::reword_refusals(m);
 }

@@ -1,6 +1,7 @@
 // The extension module of the tests: the real bindings of Runner, tickets, arrays and stream pools. An engine is a
 // double.
 #include "bind_device_array.hpp"
+#include "bind_refusals.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
 #include "fake_cuda.hpp"
@@ -81,4 +82,5 @@ PYBIND11_MODULE(_core, m) {
     trtw::bindings::bind_detector(m);
     trtw::bindings::bind_while<fake::HeldDevice>(m, "HeldDevice");
     trtw::bindings::bind_while<fake::FullDevice>(m, "FullDevice");
+    trtw::bindings::reword_refusals(m);
 }

@@ -103,7 +103,7 @@ def test_a_letterbox_is_made_of_words_and_numbers_and_stays_as_it_is() -> None:
         spec.pad_value = 3
     with pytest.raises(TypeError):
         native.LetterboxSpec(8, 6, "centre")
-    with pytest.raises(native.UsageProblem, match=r"There is no layout 'hw'; there are: nchw, nhwc\."):
+    with pytest.raises(native.UsageProblem, match=r"There is no layout 'hw'; there are: nchw, nhwc, hwc8\."):
         native.LetterboxSpec(8, 6, layout="hw")
 
 
