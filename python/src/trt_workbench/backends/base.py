@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
@@ -296,6 +296,7 @@ class Backend(abc.ABC):
             runs graphs that are exported from it.
         served: whether models are on a server, whose URL the option `url` is.
         gpu_option: the option that chooses the GPU by its index, for messages; None where there is none.
+        as_reference: options with which others are compared with it: those that leave the graph as it is.
     """
 
     name: ClassVar[str]
@@ -309,6 +310,7 @@ class Backend(abc.ABC):
     language: ClassVar[bool] = False
     served: ClassVar[bool] = False
     gpu_option: ClassVar[str | None] = None
+    as_reference: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     @abc.abstractmethod
     def availability(self) -> Availability:

@@ -70,13 +70,14 @@ def model_suffixes() -> tuple[str, ...]:
 
 
 def load_reference(model: Path, options: SessionOptions | None = None, name: str = REFERENCE) -> Session:
-    """Return a session whose results others are compared with: in the digits of fp32, whatever the graph's types.
+    """Return a session whose results others are compared with: of the graph as it is, in the digits of fp32.
 
     Raises:
         UsageProblem: the model cannot be loaded.
         ComponentMissing: the backend cannot serve here.
     """
-    return require_backend(name, model.suffix).load(model, replace(options or SessionOptions(), exact=True))
+    backend, asked = require_backend(name, model.suffix), options or SessionOptions()
+    return backend.load(model, replace(asked, exact=True, extra={**backend.as_reference, **asked.extra}))
 
 
 def get_backend(name: str) -> Backend:

@@ -52,6 +52,7 @@ class VerifyFindings(TypedDict):
     backend: str
     precision: str
     reference: str | None
+    reference_provenance: NotRequired[dict[str, Any] | None]
     compared_with_itself: NotRequired[bool]
     inputs: list[str] | None
     seed: int

@@ -169,6 +169,10 @@ class KeptReference(KeptRecord[CallRecordIndex]):
         self.ranges = {name: Range(*sizes) for name, sizes in self.index.ranges.items()}
         self.outputs = [name for call in self.index.calls[:1] for name in self.arrays(call, "expected")]
 
+    def provenance(self) -> dict[str, Any]:
+        """Return what executed the model, as JSON values."""
+        return self.index.provenance
+
     def cases(self) -> list[RecordedCase]:
         """Return the cases, in the order of recording."""
         found: dict[str, list[Recorded]] = {}

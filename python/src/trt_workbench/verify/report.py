@@ -58,7 +58,10 @@ def view(document: VerifyFindings, directory: Path) -> dict[str, Any]:
 
 def headline(document: Mapping[str, Any]) -> str:
     """Return the verdict of a verification in one line."""
-    reference = f" compared with {document['reference']}" if document["reference"] else ", only properties checked"
+    level = (document.get("reference_provenance") or {}).get("graph_optimization_level")
+    rewrites = {None: "", "disable": " without rewrites"}.get(level, f" with rewrites ({level})")
+    compared = f" compared with {document['reference']}{rewrites}"
+    reference = compared if document["reference"] else ", only properties checked"
     if document.get("compared_with_itself"):
         reference += (
             ", the same file on the same runtime: this only shows that its calls agree (--reference names another "

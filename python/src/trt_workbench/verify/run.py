@@ -113,6 +113,7 @@ def try_cases(
         "backend": request.backend,
         "precision": run.precision,
         "reference": compared.name if compared else None,
+        "reference_provenance": compared.provenance() if compared else None,
         "compared_with_itself": run.is_itself,
         "inputs": list(request.inputs) or None,
         "preparation": {**vars(request.preparation), "split": request.split} if request.inputs else None,
