@@ -7,12 +7,13 @@ import cv2
 import numpy as np
 import onnx
 import pytest
+from tests.faulty_backend import FaultySession
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import refused
 
 from trt_workbench.backends.measure.inputs import random_inputs
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import BackendFailure, UsageProblem
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.data import within
@@ -20,6 +21,7 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
+from trt_workbench.verify.verdict import far_from_ends, in_words, whole_numbers
 
 ROOT = Path(__file__).parents[3]
 IMAGES = "g (float[N,3,8,8] x) => (float[N,3] y) { m = GlobalAveragePool(x) f = Flatten(m) y = MatMul(f, w) }"
@@ -149,3 +151,98 @@ def test_a_family_that_there_is_not_is_refused(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(UsageProblem, match="no detector family called 'yolo8'"):
         found(tmp_path / "m.onnx", tmp_path / "run", quick=True, preparation=Preparation(family="yolo8"))
+
+
+RNG = np.random.default_rng(0)
+WHOLE = {
+    "lengths": (
+        """g (float[N,T,4] x, int64[N] lengths) => (float[N,3] y) {
+        t = Transpose<perm = [1, 0, 2]>(x) n = Cast<to = 6>(lengths) hidden, last = GRU<hidden_size = 3>(t, w, r, , n) y = Squeeze(last, zero) }""",
+        {"w": (1, 9, 4), "r": (1, 9, 3)},
+    ),
+    "ids": (
+        "g (int64[N] ids) => (float[N,2] y) { e = Gather(table, ids) y = MatMul(e, v) }",
+        {"table": (1000, 8), "v": (8, 2)},
+    ),
+    "types": (
+        """g (int64[N,T] ids, int64[N,T] token_type_ids) => (float[N,T,8] y) {
+        a = Gather(table, ids) b = Gather(types, token_type_ids) y = Add(a, b) }""",
+        {"table": (1000, 8), "types": (2, 8)},
+    ),
+    "positions": (
+        """g (int64[N,T] ids, int64[N,T] position_ids) => (float[N,T,8] y) {
+        a = Gather(table, ids) b = Gather(places, position_ids) y = Add(a, b) }""",
+        {"table": (1000, 8), "places": (300, 8)},
+    ),
+    "frame": ("g (float[N,T,4] x, int64[K] frame) => (float[N,K,4] y) { y = Gather<axis = 1>(x, frame) }", {}),
+}  # fmt: skip
+
+
+def whole(name: str, folder: Path) -> Path:
+    text, shapes = WHOLE[name]
+    weights = {key: RNG.standard_normal(shape).astype(np.float32) for key, shape in shapes.items()}
+    return write_onnx(folder / f"{name}.onnx", text, weights | ({"zero": np.array([0])} if "zero" in text else {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("lengths", "lengths above 3"),
+        ("ids", "numbers above 3"),
+        ("ids", "numbers above 200"),
+        ("ids", "the last number"),
+        ("types", "types ignored"),
+        ("positions", "positions from 0"),
+        ("positions", "positions of row 0"),
+        ("positions", "numbers above 200"),
+        ("frame", "numbers above 3"),
+    ],
+)
+def test_a_fault_of_whole_numbers_is_found(name: str, fault: str, tmp_path: Path) -> None:
+    ranges = {} if name == "ids" else {"T": Range(4, 16, 64)}
+    model, more = whole(name, tmp_path), {"quick": True, "ranges": {"N": Range(1, 2, 2), **ranges}}
+    healthy = found(model, tmp_path / "healthy", **more)
+    assert (healthy.document["verdict"], healthy.unproven, healthy.failed_shapes) == ("right", (), ())
+    assert found(model, tmp_path / "run", fault, **more).document["verdict"] == "wrong"
+
+
+def test_a_sequence_of_1_takes_lengths_of_1(tmp_path: Path) -> None:
+    result = found(whole("lengths", tmp_path), tmp_path / "run", quick=True)
+    assert (result.document["verdict"], result.unproven, result.failed_shapes) == ("right", (), ())
+    assert result.document["whole_numbers"] == {"lengths": {"drawn": [1, 64], "takes": [1, 64]}}
+    assert result.document["cases_unverified"] == 0
+
+
+def test_the_reference_is_asked_before_a_backend_whose_failures_are_no_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What neither takes is refused, however the target says so."""
+    model = write_onnx(
+        tmp_path / "m.onnx", "g (float[N,4] x) => (float[2,2,M] y) { y = Reshape(x, to) }", {"to": [2, 2, -1]}
+    )
+
+    def infer(session: Any, inputs: Any) -> Any:
+        try:
+            return session._inner.run(inputs)
+        except UsageProblem as error:
+            raise BackendFailure(str(error)) from error
+
+    monkeypatch.setattr(FaultySession, "_infer", infer)
+    result = found(model, tmp_path / "run", ranges={"N": Range(1, 2, 3)})
+    assert [row["refused"] for row in result.document["cases"]] == [False] * 3
+    model = write_onnx(
+        tmp_path / "m.onnx", "g (float[N,3] x) => (float[2,2,M] y) { y = Reshape(x, to) }", {"to": [2, 2, -1]}
+    )
+    result = found(model, tmp_path / "odd", ranges={"N": Range(1, 4, 4)})
+    assert [(row["batch"], row["refused"], row["device_failed"]) for row in result.document["cases"]] == [
+        (1, True, False), (2, True, False), (3, True, False), (4, False, False),
+    ]  # fmt: skip
+
+
+def test_what_was_not_drawn_near_an_end_is_not_proven() -> None:
+    rows = [{"whole_numbers": {"ids": {"drawn": [0, 3], "takes": (0, 999)}, "step": {"drawn": [0, 3], "takes": None}}}]
+    numbers = whole_numbers(rows)
+    assert far_from_ends(numbers) == ["input ids: only 0 to 3 of 0 to 999 were tried"]
+    assert in_words(numbers["step"]) == "0 to 3 (range unknown)"
+    rows.append({"whole_numbers": {"ids": {"drawn": [950, 980], "takes": (0, 999)}}})
+    assert far_from_ends(whole_numbers(rows)) == []

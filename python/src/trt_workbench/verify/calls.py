@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.measure.inputs import Kind, Ranges, random_inputs
+from trt_workbench.backends.measure.inputs import SURE, Kind, Ranges, random_inputs, whole_numbers
 from trt_workbench.core.sizes import sized
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.verify.data import Data, at, within
@@ -46,6 +46,8 @@ class Call:
         reference: what it is compared with; None without one.
         left_out: why it is not tried; "" where it is.
         sampled: whether a smaller case stands for it.
+        takes: by input of whole numbers, the least and greatest that it takes, where that is known.
+        narrower: the same with whole numbers that surely fit, for a model that refuses the others; None of these.
     """
 
     space: Space
@@ -54,6 +56,8 @@ class Call:
     reference: Reference | None
     left_out: str = ""
     sampled: bool = False
+    takes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    narrower: Call | None = None
 
 
 def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
@@ -75,23 +79,38 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
             for call in _sampled(
                 cases(offered, request.sizes_seed, quick=request.quick, needed=needed), offered, specs
             ):
-                inputs = _given(call, samples, request) if data else _drawn(call.case, specs, request, ranges)
-                yield dataclasses.replace(call, inputs=inputs, reference=opened.reference)
+                call = dataclasses.replace(call, reference=opened.reference)
+                if data:
+                    yield dataclasses.replace(call, inputs=_given(call, samples, request))
+                    continue
+                # only a reference says what it does not take: a device may end at an index beyond a table
+                asks = opened.reference is not None and any(map(_is_whole, specs))
+                found: Call | None = None
+                for caution in range(SURE, -1 if asks else SURE - 1, -1):
+                    found = dataclasses.replace(_drawn(call, specs, request, ranges, caution), narrower=found)
+                assert found is not None
+                yield found
 
 
-def _drawn(
-    case: Case, specs: Sequence[TensorSpec], request: VerifyRequest, ranges: Ranges
-) -> dict[str, Callable[[], Arrays]]:
+def _drawn(call: Call, specs: Sequence[TensorSpec], request: VerifyRequest, ranges: Ranges, caution: int) -> Call:
+    case = call.case
     seed = request.seed if case.seed is None else case.seed
 
     def make(kind: Kind, further: int) -> Callable[[], Arrays]:
         return lambda: {
-            **random_inputs(specs, case.shapes, seed + further, kind, ranges=ranges),
+            **random_inputs(specs, case.shapes, seed + further, kind, ranges=ranges, caution=caution),
             **case.held(specs),
         }
 
     labels = list(_DRAWN)[: _QUICK if request.quick else None]
-    return {label: make(*_DRAWN[label]) for label in labels}
+    held = case.held(specs)
+    found = {one.name: whole_numbers(one, specs, case.shapes, caution=caution) for one in specs if _is_whole(one)}
+    takes = {name: (low, high) for name, (low, high, known) in found.items() if known and name not in held}
+    return dataclasses.replace(call, inputs={label: make(*_DRAWN[label]) for label in labels}, takes=takes)
+
+
+def _is_whole(spec: TensorSpec) -> bool:
+    return spec.dtype.lstrip("u").startswith("int")
 
 
 def _given(call: Call, samples: Sequence[Arrays], request: VerifyRequest) -> dict[str, Callable[[], Arrays]]:

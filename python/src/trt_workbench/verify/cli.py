@@ -168,7 +168,7 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
 
     from trt_workbench.core.percent import share
     from trt_workbench.verify.report import headline, sentence
-    from trt_workbench.verify.verdict import spans
+    from trt_workbench.verify.verdict import in_words, spans
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
@@ -200,6 +200,10 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
         tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
         again = f" (--seed {document['sizes_seed']} repeats them)" if document["sizes_seed"] else ""
         say(f"Sizes tried: {tried}{again}.")
+    if document["whole_numbers"]:
+        say(
+            f"Whole numbers tried: {'; '.join(f'{k} {in_words(one)}' for k, one in document['whole_numbers'].items())}."
+        )
     for remark in document["remarks"]:
         say(sentence(remark))
     for way in document["ways"]:

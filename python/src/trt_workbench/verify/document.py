@@ -57,6 +57,7 @@ class VerifyFindings(TypedDict):
     inputs: list[str] | None
     seed: int
     sizes: NotRequired[dict[str, list[NonNegativeInt]]]
+    whole_numbers: NotRequired[dict[str, Annotated[dict[str, Any], having("drawn", "takes")]]]
     sizes_seed: NotRequired[int | None]
     verdict: str
     where: str

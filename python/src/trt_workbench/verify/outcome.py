@@ -11,11 +11,13 @@ from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.verify.verdict import (
     WrongOutput,
     as_exact,
+    far_from_ends,
     less_exact,
     loosest,
     sizes,
     unproven,
     where,
+    whole_numbers,
 )
 from trt_workbench.verify.yardstick import STRENGTH
 
@@ -105,13 +107,16 @@ def judged(tried: Tried) -> Verified:
         drawn = " with random inputs (pass your own with --inputs)" if tried.drawn else ""
         msg = f"No shape could be run{drawn}. The first problem: {reason}"
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
-    open_questions = unproven(rows)
+    numbers = whole_numbers(ran)
+    not_drawn = far_from_ends(numbers) if tried.drawn else []
+    open_questions = unproven(rows) + not_drawn
     open_ways = [way.row for way in tried.ways.rows if way.row["unproven"]]
-    shown = UNDECIDED if open_ways else loosest(row["verdict"] for row in ran)
+    shown = UNDECIDED if open_ways or not_drawn else loosest(row["verdict"] for row in ran)
     document = {
         "schema_version": 1,
         **{name: value for name, value in facts.items() if name != "provenance"},
         "sizes": sizes(rows),
+        "whole_numbers": numbers,
         "verdict": WRONG if failures else shown,
         "where": where(rows),
         "cases_tried": len(ran),

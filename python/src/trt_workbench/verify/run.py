@@ -17,7 +17,7 @@ from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
-from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem, WorkbenchError
+from trt_workbench.core.errors import BackendFailure, DeviceFailure, DeviceLost, UsageProblem, WorkbenchError
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
@@ -185,11 +185,14 @@ class _Run:
                 if row["outputs"] and self._request.budget and self._request.budget.is_spent:
                     break
                 inputs = make()
+                row["whole_numbers"] = _with_drawn(row.get("whole_numbers", {}), inputs, call.takes)
                 digest = hash_arrays(inputs)
                 if digest not in seen:  # zeros and large floats leave token ids as they are
                     seen.add(digest)
                     row["outputs"] += self._one(call, label, inputs, digest)
         except _Refused as error:
+            if call.narrower and of_case(row["outputs"]) != WRONG:
+                return self._row(call.narrower)
             row |= {"reason": str(error), "refused": True}
         except (UsageProblem, DeviceFailure, MemoryError) as error:
             if isinstance(error, DeviceLost):
@@ -233,7 +236,7 @@ class _Run:
         """Run one set of inputs and yield a row for every output."""
         space, case, reference, session = call.space, call.case, call.reference, self._session
         first = label == next(iter(call.inputs))
-        expected = self._expected(reference, label, inputs)
+        expected = self._expected(reference, label, inputs, only_ask=call.narrower is not None)
         try:
             found = dict(session.run(inputs))
         except UsageProblem as error:
@@ -340,15 +343,19 @@ class _Run:
         reason = f"{left} not compared: rounding alone can exceed the limit" if own.left_out else ""
         return {**row, "verdict": verdict, "reason": reason}
 
-    def _expected(self, reference: Reference | None, label: str, inputs: Arrays) -> Arrays | None:
+    def _expected(
+        self, reference: Reference | None, label: str, inputs: Arrays, *, only_ask: bool = False
+    ) -> Arrays | None:
         if reference is None:
             return None
         try:
             return reference.expected(label, inputs)
         except UsageProblem as error:
+            if only_ask:
+                raise _Refused(str(error)) from error
             try:
                 self._session.run(inputs)
-            except UsageProblem:
+            except (UsageProblem, BackendFailure):
                 raise _Refused(str(error)) from error
             raise UsageProblem(f"{error}; the target does, so its outputs were not verified") from error
 
@@ -388,7 +395,7 @@ class _Run:
             try:
                 made = Calls(self._session.run)
                 findings = worst(check(made, trial))
-            except UsageProblem:  # a shape that the check makes, such as a single row, does not run
+            except (UsageProblem, BackendFailure):  # a shape that the check makes, such as a single row, does not run
                 if reference is None or reference.fails(check, trial):
                     continue
                 raise
@@ -417,6 +424,18 @@ class _Run:
 
 class _Refused(UsageProblem):
     """Neither the target nor its reference takes these inputs."""
+
+
+def _with_drawn(
+    before: Mapping[str, Mapping[str, Any]], inputs: Arrays, takes: Mapping[str, tuple[int, int]]
+) -> dict[str, dict[str, Any]]:
+    """Return by input of whole numbers which were drawn so far, least and greatest, and which it takes."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, array in inputs.items():
+        if array.dtype.kind in "iu" and array.size:
+            ends = [int(array.min()), int(array.max()), *before.get(name, {"drawn": []})["drawn"]]
+            found[name] = {"drawn": [min(ends), max(ends)], "takes": takes.get(name)}
+    return found
 
 
 def _other(call: Call) -> Arrays:

@@ -50,6 +50,8 @@ FINEST = "fp32"
 _ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in reversed(names())), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
 # Zeros prove nothing by themselves: most outputs of them are constants.
 PROVES_NOTHING = "zeros"
+# How far from an end of an input's range numbers may be that are near it, of its width.
+_NEAR = 1 / 16
 _NAMED = 4
 # How many times plain rounding, and the error of smaller sizes, that of a less exact kernel is; beyond the second, it
 # is a fault.
@@ -168,6 +170,33 @@ def sizes(cases: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
     tried = [case["values"].items() for case in cases if case["verdict"] != UNVERIFIED]
     names = dict.fromkeys(name for values in tried for name, _ in values)
     return {name: sorted({size for values in tried for own, size in values if own == name}) for name in names}
+
+
+def whole_numbers(cases: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return by input of whole numbers the least and greatest that was tried, and that it takes; None if unknown."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, one in ((name, one) for case in cases for name, one in case.get("whole_numbers", {}).items()):
+        before = found.get(name, one)
+        takes = one["takes"] and before["takes"] and [*one["takes"], *before["takes"]]
+        drawn = [*one["drawn"], *before["drawn"]]
+        found[name] = {"drawn": [min(drawn), max(drawn)], "takes": [min(takes), max(takes)] if takes else None}
+    return found
+
+
+def far_from_ends(numbers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for every input of whole numbers of which none near both ends of what it takes was tried."""
+    found = []
+    for name, one in numbers.items():
+        low, high = one["takes"] or one["drawn"]
+        if max(one["drawn"][0] - low, high - one["drawn"][1]) > (high - low) * _NEAR:
+            found.append(f"input {name}: only {in_words(one)} were tried")
+    return found
+
+
+def in_words(numbers: Mapping[str, Any]) -> str:
+    """Say which numbers were drawn, such as "1 to 16 of 1 to 64"."""
+    drawn = " to ".join(map(str, numbers["drawn"]))
+    return f"{drawn} of {' to '.join(map(str, numbers['takes']))}" if numbers["takes"] else f"{drawn} (range unknown)"
 
 
 def spans(numbers: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import (
+    SURE,
     complete_shapes,
     dimension_symbols,
     input_shapes,
@@ -21,6 +22,7 @@ from trt_workbench.backends.measure.inputs import (
     onnx_inputs,
     random_image,
     random_inputs,
+    whole_numbers,
     with_image_size,
 )
 from trt_workbench.bench.matrix import Point, Work
@@ -106,7 +108,7 @@ def test_inputs_are_drawn_by_type_and_meaning() -> None:
     assert (np.diff(drawn["mask"]) <= 0).all()
     assert drawn["positions"].tolist() == [[0, 1, 2]] * 2
     assert set(drawn["lengths"].tolist()) <= {1, 2, 3}
-    assert not drawn["token_type_ids"].any()
+    assert set(drawn["token_type_ids"].ravel().tolist()) == {0, 1}
     assert 0 <= drawn["image"].min() <= drawn["image"].max() < 1 < np.abs(drawn["b"].astype(float)).max()
     few = random_inputs([TensorSpec("ids", "int64", (9, 9))], {"ids": (9, 9)}, 0, below=2)
     assert set(few["ids"].ravel().tolist()) == {0, 1}
@@ -122,6 +124,64 @@ def test_an_input_of_no_dimension_is_an_array(dtype: str) -> None:
     (array,) = random_inputs([TensorSpec("scale", dtype, ())], {"scale": ()}, 0).values()
     assert isinstance(array, np.ndarray)
     assert (array.shape, array.dtype) == ((), dtype)
+
+
+LENGTHS = [TensorSpec("x", "float32", (None, None, 8)), TensorSpec("lengths", "int64", (None,))]
+
+
+@pytest.mark.parametrize("caution", [0, 1, SURE])
+@pytest.mark.parametrize(("batch", "most"), [(1, 1), (1, 9), (4, 1), (4, 4), (4, 64)])
+def test_lengths_are_within_the_sequence_and_reach_both_ends(batch: int, most: int, caution: int) -> None:
+    shapes = {"x": (batch, most, 8), "lengths": (batch,)}
+    kinds = ("random", "signed")
+    drawn = [random_inputs(LENGTHS, shapes, 0, kind, caution=caution)["lengths"] for kind in kinds]
+    assert {int(one) for array in drawn for one in array} <= set(range(1, most + 1))
+    assert drawn[0][0] == most
+    assert drawn[1][0] == 1
+    assert whole_numbers(LENGTHS[1], LENGTHS, shapes, caution=caution) == (1, most, caution < SURE)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name", "range_"),
+    [
+        ({"x": (2, 80, None), "x_lengths": (2,)}, "x_lengths", (1, 30, True)),
+        ({"x": (None, 2, 8), "lengths": (2,)}, "lengths", (1, 30, True)),  # time first
+        ({"text": (2, None), "audio": (2, 300, 5), "text_lengths": (2,)}, "text_lengths", (1, 30, True)),
+        ({"text": (2, None), "audio": (2, 300, 5), "audio_len": (2,)}, "audio_len", (1, 300, True)),
+        ({"lengths": (2,)}, "lengths", (1, 3, False)),
+        ({"x": (None, 9), "step": ()}, "step", (0, 3, False)),
+        ({"x": (None, 1), "step": ()}, "step", (0, 3, False)),
+        ({"x": (None, 9), "row": (None,)}, "row", (0, 255, False)),
+        ({"x": (None, 9), "attention_mask": (None, 9)}, "attention_mask", (0, 1, True)),
+        ({"x": (None, 9), "token_type_ids": (None, 9)}, "token_type_ids", (0, 1, False)),
+        ({"x": (None, 9), "position_ids": (None, 300)}, "position_ids", (0, 299, False)),
+    ],
+)  # fmt: skip
+def test_what_an_input_of_whole_numbers_takes(inputs: dict[str, Any], name: str, range_: tuple[int, int, bool]) -> None:
+    specs = [
+        TensorSpec(key, "int64" if key not in ("x", "text", "audio") else "float32", dims)
+        for key, dims in inputs.items()
+    ]
+    shapes = {key: tuple(30 if dim is None else dim for dim in dims) for key, dims in inputs.items()}
+    assert whole_numbers(next(one for one in specs if one.name == name), specs, shapes) == range_
+
+
+def test_positions_differ_by_row_and_do_not_begin_at_0() -> None:
+    spec = TensorSpec("position_ids", "int64", (None, None), below=512)
+    first, other = (
+        random_inputs([spec], {"position_ids": (4, 7)}, 0, k, caution=0)["position_ids"] for k in ("random", "signed")
+    )
+    assert (np.diff(first) == 1).all()
+    assert len(set(first[:, 0].tolist())) == 4
+    assert (first.max(), other.min()) == (511, 0)
+    narrow = random_inputs([spec], {"position_ids": (4, 7)}, 0)["position_ids"]
+    assert narrow.tolist() == [list(range(7))] * 4
+
+
+@pytest.mark.parametrize(("dtype", "ends"), [("int8", (-128, 127)), ("uint8", (0, 255))])
+def test_bytes_are_drawn_from_end_to_end(dtype: str, ends: tuple[int, int]) -> None:
+    drawn = random_inputs([TensorSpec("image", dtype, (None, 9))], {"image": (3, 9)}, 0)["image"]
+    assert (drawn.min(), drawn.max()) == ends
 
 
 def test_boxes_go_from_one_corner_to_the_other() -> None:
@@ -220,7 +280,7 @@ def test_integers_stay_within_the_tables_that_they_index(tmp_path: Path) -> None
     drawn = random_inputs(found[:3], {"tokens": (40, 50), "speaker": (50,), "lengths": (50,)}, 0)
     assert set(np.unique(drawn["tokens"])) == set(range(20))
     assert set(np.unique(drawn["speaker"])) == {0, 1}
-    assert set(np.unique(drawn["lengths"])) == {1, 2, 3}
+    assert {1, 40} < set(drawn["lengths"].tolist()) <= set(range(1, 41))
     single = replace(found[2], below=1)
     assert not random_inputs([single], {"lengths": (5,)}, 0)["lengths"].any()
     assert limited(specs, tmp_path / "m.plan") == specs

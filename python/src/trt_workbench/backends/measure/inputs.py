@@ -32,6 +32,8 @@ SMALLEST_VOCABULARY = 256
 _DRAWN_BYTES = 16
 _LARGE = 30.0
 _SMALL_INTEGER = 4
+# Caution with which whole numbers are drawn that no model refuses for their size.
+SURE = 2
 _IMAGE_RANK = 4
 _CHANNELS = (1, 3, 4)
 
@@ -190,12 +192,14 @@ def random_inputs(
     *,
     ranges: Ranges | None = None,
     below: int = SMALLEST_VOCABULARY,
+    caution: int = SURE,
     hint: str = "pass your own arrays",
 ) -> Arrays:
     """Return one array an input, by what it means: images, token ids, boxes, masks with padding, lengths, positions.
 
     All rows differ, since equal rows, zeros and masks of only ones hide wrong results; zeros can
-    also run faster than real data.
+    also run faster than real data. Whole numbers have both ends of their range among them: one number is the
+    greatest where `kind` is "random", and the least where it is "signed".
 
     Args:
         specs: the inputs.
@@ -205,7 +209,9 @@ def random_inputs(
             of 0; "large" with signed floats 30 times as large as usual.
         ranges: least and largest value of inputs of floats, such as calibration saw; "signed" draws within them and
             their negatives.
-        below: of integers of two and more dimensions; less where an input indexes a shorter table.
+        below: of integers of two and more dimensions that index no known table.
+        caution: 0 for whole numbers of all that they may be, as `whole_numbers` says, which a model can refuse; 1 for
+            those within the largest size of the other inputs, SURE for the smallest.
         hint: what to do about an input that cannot be drawn, for the message.
 
     Raises:
@@ -221,7 +227,7 @@ def random_inputs(
             values = _floats(shapes[spec.name], kind, generator, own, is_mask="mask" in spec.name.lower())
             arrays[spec.name] = np.asarray(values, numpy_dtype(spec.dtype))  # of no dimension, too
         elif numpy_dtype(spec.dtype).kind in "biu":
-            arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
+            arrays[spec.name] = _integers(spec, specs, shapes, below, generator, kind, caution)
         else:
             raise UsageProblem(f"Random values cannot be drawn for the type of input {spec}; {hint}.")
     return arrays
@@ -240,25 +246,101 @@ def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
-def _integers(spec: TensorSpec, shape: tuple[int, ...], below: int, generator: np.random.Generator) -> NDArray[Any]:
-    name, dtype = spec.name.lower(), np.dtype(spec.dtype)
-    if "mask" in name or dtype.kind == "b":
-        return _mask(shape, generator).astype(dtype)
+def whole_numbers(
+    spec: TensorSpec,
+    specs: Sequence[TensorSpec],
+    shapes: Mapping[str, tuple[int, ...]],
+    below: int = SMALLEST_VOCABULARY,
+    caution: int = 0,
+) -> tuple[int, int, bool]:
+    """Return the least and greatest number to draw for an input, and whether these are the ends of all that it takes.
+
+    Args:
+        spec: an input of whole numbers.
+        specs: all inputs.
+        shapes: of all inputs: lengths are within the sizes of the others.
+        below: of numbers of which nothing is known.
+        caution: as of `random_inputs`.
+    """
+    name, shape, dtype = spec.name.lower(), shapes[spec.name], np.dtype(spec.dtype)
+    if dtype.kind == "b" or "mask" in name:
+        return 0, 1, True
+    is_length = "len" in name
+    if spec.below:
+        return min(int(is_length), spec.below - 1), spec.below - 1, True
     if "type" in name:
-        return np.zeros(shape, dtype)
+        return 0, 1, False
+    beside = _sizes_beside(spec, specs, shapes)
+    if is_length and beside:
+        return 1, max(1, (min if caution == SURE else max)(beside)), caution < SURE
+    if dtype.itemsize == 1:
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max), True
     if "position" in name:
-        return np.broadcast_to(np.arange(shape[-1] if shape else 1), shape).astype(dtype).reshape(shape)
-    below = min(below, spec.below or below)
-    if "len" in name or "size" in name:
-        return generator.integers(min(1, below - 1), min(below, _SMALL_INTEGER), shape).astype(dtype)
-    if len(shape) < 2:
-        return generator.integers(0, min(below, _SMALL_INTEGER), shape).astype(dtype)
-    drawn = generator.integers(0, min(below, np.iinfo(dtype).max), shape)
-    if (
-        "box" in name and shape[-1] == 4
+        return 0, max(below, shape[-1] if shape else 1) - 1, False
+    if is_length or "size" in name:
+        return 1, _SMALL_INTEGER - 1, False
+    is_few = len(shape) < 2 and None not in spec.shape  # perhaps sizes of what is made
+    if len(shape) < 2 and (is_few or caution == SURE):
+        every = [size for one in specs if one.name != spec.name for size in shapes[one.name]] if caution else []
+        return 0, max(0, min([_SMALL_INTEGER, *every]) - 1), False
+    if caution == 1 and beside:  # places in another input
+        return 0, max(0, min(below, max(beside)) - 1), False
+    return 0, below - 1, False
+
+
+def _sizes_beside(spec: TensorSpec, specs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]]) -> list[int]:
+    """Return the sizes that lengths may count: of the input that a name such as `text_lengths` is of, else of all.
+
+    Free dimensions count first; the one that the lengths themselves have, such as the batch, does not.
+    """
+    others = [one for one in specs if one.name != spec.name and len(shapes[one.name]) > 1]
+    stem = spec.name.lower().split("len")[0].strip("_./")
+    named = [one for one in others if stem and stem in one.name.lower()] or others
+    found = []
+    for is_free in (True, False):
+        for one in named:
+            own = list(shapes[spec.name][:1])
+            for size, dim in zip(shapes[one.name], one.shape, strict=False):
+                if own == [size]:
+                    own = []
+                elif is_free == (dim is None):
+                    found.append(size)
+        if found:
+            break
+    return found
+
+
+def _integers(
+    spec: TensorSpec,
+    specs: Sequence[TensorSpec],
+    shapes: Mapping[str, tuple[int, ...]],
+    below: int,
+    generator: np.random.Generator,
+    kind: Kind,
+    caution: int,
+) -> NDArray[Any]:
+    name, shape, dtype = spec.name.lower(), shapes[spec.name], np.dtype(spec.dtype)
+    low, high, _ = whole_numbers(spec, specs, shapes, below, caution)
+    if dtype.kind == "b" or "mask" in name:
+        return _mask(shape, generator).astype(dtype)
+    if "position" in name:  # counted on from where each row begins
+        length = shape[-1] if shape else 1
+        first = _with_ends(generator, shape[:-1], 0, 0 if caution == SURE else max(0, high + 1 - length), kind)
+        return ((first[..., None] + np.arange(length)) % (high + 1)).astype(dtype).reshape(shape)
+    drawn = _with_ends(generator, shape, low, high, kind)
+    if "box" in name and shape[-1:] == (
+        4,
     ):  # from one corner to the other: models take the sizes, too, which are not negative
         drawn = np.sort(drawn.reshape(*shape[:-1], 2, 2), axis=-2).reshape(shape)
     return drawn.astype(dtype)
+
+
+def _with_ends(generator: np.random.Generator, shape: tuple[int, ...], low: int, high: int, kind: Kind) -> NDArray[Any]:
+    drawn = np.asarray(generator.integers(low, high + 1, shape))
+    ends = {"random": (high, low), "signed": (low, high)}.get(kind)
+    if ends and drawn.size:
+        drawn.flat[-1], drawn.flat[0] = ends[1], ends[0]  # of one number the first end stays
+    return drawn
 
 
 def _floats(
