@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.onnx_text import write_onnx
+from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import held, refused
 
-from trt_workbench.core.errors import UsageProblem
-from trt_workbench.verify.cli import show
+from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.model.index import empty_tensors
+from trt_workbench.verify.cli import require_right, show
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.reference import LiveReference
-from trt_workbench.verify.report import worst_differences
+from trt_workbench.verify.report import answer, worst_differences
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
@@ -217,3 +218,71 @@ def test_integers_that_are_wrong_are_shown_by_how_many_changed(
     assert "changed" in said
     assert "0.00e+00" not in said
     assert [row["share"] for row in worst_differences(done.document)] == [np.inf]
+
+
+def test_sizes_that_the_model_refuses_are_named_once_and_are_not_proven(tmp_path: Path) -> None:
+    """A split of the batch by the sizes of the export, as YOLO26 has it (ultralytics#25753)."""
+    split = """g (float[N,3] x) => (float[N,3] y) {
+        r = Relu(x) a, b = Split<axis = 0>(r, sizes) c = Neg(b) y = Concat<axis = 0>(a, c) }"""
+    result = found(write_onnx(tmp_path / "m.onnx", split, {"sizes": [2, 2]}), ranges={"N": Range(1, 2, 6)})
+    assert [case["values"]["N"] for case in result.document["cases"] if case["refused"]] == [1, 2, 3, 5, 6]
+    (said,) = result.unproven
+    assert "free dimension N at 1 to 3, 5, 6 (5 of 6 shapes)" in said
+    held(said)
+    with refused(CheckFailed):
+        require_right(result.document, tmp_path)
+    assert answer(result.document).verdict == "not proven"
+
+
+def test_of_two_free_dimensions_the_refused_one_is_named(tmp_path: Path) -> None:
+    text = "g (float[N,T] x) => (float[N,T] y) { r = Reshape(x, shape) q = Neg(r) s = Shape(x) y = Reshape(q, s) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"shape": [-1, 2, 2]})
+    result = found(path, quick=True, ranges={"N": Range(1, 2, 3), "T": Range(4, 8, 9)})
+    assert result.document["cases_tried"] == 5
+    assert [case["label"] for case in result.document["cases"] if case["refused"]] == ["N=1 T=9", "N=2 T=9"]
+    assert "free dimension T at 9 (2 of 7 shapes)" in result.unproven[0]
+
+
+POOLS = """g (float[N,2,H,16] x) => (float[N,2,a,b] y) {
+    p = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(x) q = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(p)
+    y = Relu(q) }"""
+
+
+@pytest.mark.parametrize("backend", ["ort-cpu", "faulty"])
+def test_a_shape_that_leaves_an_inner_tensor_empty_is_none_of_the_models(backend: str, tmp_path: Path) -> None:
+    """ONNX Runtime answers there against its own formulas (onnxruntime#25234), and runtimes differ."""
+    path = write_onnx(tmp_path / "m.onnx", POOLS)
+    options = {"fault": "only batch 2 and height 6"} if backend == "faulty" else {}
+    folder = tmp_path / "run"
+    folder.mkdir()
+    ranges = {"N": Range(1, 2, 2), "H": Range(6, 8, 16)}
+    result = verify(VerifyRequest(path, backend=backend, quick=True, ranges=ranges, options=options), folder)
+    rows = {case["values"]["H"]: case for case in result.document["cases"]}
+    assert (rows[6]["outside"], rows[6]["verdict"], rows[8]["outside"]) == (True, "unverified", False)
+    held(rows[6]["reason"])
+    assert (result.failures, result.unproven) == ((), ())
+    assert result.document["cases_tried"] == 4
+    assert answer(result.document).verdict == ("consistent" if backend == "ort-cpu" else "right")
+
+
+@pytest.mark.parametrize(
+    ("text", "weights", "height", "empty"),
+    [
+        (POOLS, {}, 7, set()),
+        (POOLS, {}, 6, {"q"}),
+        (POOLS, {}, 2, {"p", "q", "y"}),
+        ("Conv(x, w)", {"w": (1, 1, 3, 3)}, 2, {"y"}),
+        ("Conv<pads = [1,1,1,1]>(x, w)", {"w": (1, 1, 3, 3)}, 1, set()),
+        ("Conv<dilations = [3,1]>(x, w)", {"w": (1, 1, 3, 3)}, 6, {"y"}),
+        ('Conv<auto_pad = "SAME_UPPER">(x, w)', {"w": (1, 1, 3, 3)}, 1, set()),
+        ("Slice(x, from, to, on)", {"from": [4], "to": [99], "on": [2]}, 4, {"y"}),
+    ],
+)  # fmt: skip
+def test_tensors_without_elements(text: str, weights: dict[str, Any], height: int, empty: set[str]) -> None:
+    arrays = {
+        key: np.zeros(one, np.float32) if isinstance(one, tuple) else np.array(one) for key, one in weights.items()
+    }
+    graph = text if text == POOLS else f"g (float[N,1,H,9] x) => (float[N,1,a,b] y) {{ y = {text} }}"
+    model = parse_onnx(graph, arrays)
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    assert empty_tensors(model, {"x": (1, shape[1], height, shape[3])}) == empty

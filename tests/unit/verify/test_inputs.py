@@ -156,8 +156,8 @@ def test_a_family_that_there_is_not_is_refused(tmp_path: Path) -> None:
 RNG = np.random.default_rng(0)
 WHOLE = {
     "lengths": (
-        """g (float[N,T,4] x, int64[N] lengths) => (float[N,3] y) {
-        t = Transpose<perm = [1, 0, 2]>(x) n = Cast<to = 6>(lengths) hidden, last = GRU<hidden_size = 3>(t, w, r, , n) y = Squeeze(last, zero) }""",
+        """g (float[N,T,4] x, int64[N] lengths) => (float[N,3] y) { t = Transpose<perm = [1, 0, 2]>(x)
+        n = Cast<to = 6>(lengths) hidden, last = GRU<hidden_size = 3>(t, w, r, , n) y = Squeeze(last, zero) }""",
         {"w": (1, 9, 4), "r": (1, 9, 3)},
     ),
     "ids": (

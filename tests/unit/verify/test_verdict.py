@@ -13,9 +13,11 @@ def case(batch: int, verdicts: dict[str, str], **more: Any) -> dict[str, Any]:
     return {
         "label": f"N={batch}",
         "batch": batch,
+        "values": {"N": batch},
         "shapes": {"x": [batch, 4]},
         "outputs": rows,
         "refused": False,
+        "outside": False,
         "device_failed": False,
         "reason": "",
         "verdict": of_case(rows),
@@ -38,7 +40,8 @@ def test_what_is_not_proven_is_named() -> None:
     assert unproven([case(1, {"random": "right"}), case(2, {"random": "undecided"})]) == ["N=2, output y: undecided"]
     left = {"verdict": "unverified", "reason": "why"}
     assert unproven([case(2, {}, **left)]) == ["N=2: why"]
-    assert unproven([case(2, {}, **left | {"refused": True}), case(2, {}, **left | {"device_failed": True})]) == []
+    assert unproven([case(2, {}, **left | {"outside": True}), case(2, {}, **left | {"device_failed": True})]) == []
+    assert len(unproven([case(number, {}, **left | {"refused": True}) for number in (2, 3)])) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -92,3 +93,46 @@ def _dtype(element: int) -> str | None:
     if element == onnx.TensorProto.STRING:
         return "string"
     return str(onnx.helper.tensor_dtype_to_np_dtype(element).name)
+
+
+_SLIDING = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
+
+
+def empty_tensors(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> set[str]:
+    """Return the inner tensors and outputs that have no elements at these input shapes, as shape inference finds them.
+
+    A pool or convolution whose kernel is larger than what it slides over makes one; runtimes differ there.
+    """
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    del fixed.graph.value_info[:]
+    for value in (value for value in fixed.graph.input if value.name in shapes):
+        for dim, size in zip(value.type.tensor_type.shape.dim, shapes[value.name], strict=False):
+            dim.dim_value = size
+    for value in fixed.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    try:
+        graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
+    except Exception:  # as it fails on graphs that runtimes take
+        return set()
+    sizes = {value.name: value_shape(value) or () for value in (*graph.value_info, *graph.input, *graph.output)}
+    sizes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    empty = {name for name, shape in sizes.items() if any(isinstance(dim, int) and dim < 1 for dim in shape)}
+    return (empty - {value.name for value in graph.input}) | {
+        node.output[0] for node in graph.node if _slides_off(node, sizes)
+    }
+
+
+def _slides_off(node: onnx.NodeProto, sizes: Mapping[str, Sequence[int | str | None]]) -> bool:
+    """Whether a kernel is larger than what it slides over with its pads: inference rounds that up to a size of 1."""
+    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    kernel = attributes.get("kernel_shape") or (sizes.get(node.input[1], ())[2:] if node.op_type == "Conv" else ())
+    if node.op_type not in _SLIDING or attributes.get("auto_pad", b"NOTSET") != b"NOTSET" or not kernel:
+        return False
+    pads = attributes.get("pads") or [0] * (2 * len(kernel))
+    apart = attributes.get("dilations") or [1] * len(kernel)
+    over = zip(sizes.get(node.input[0], ())[2:], kernel, apart, pads, pads[len(kernel) :], strict=False)
+    return any(
+        isinstance(size, int) and isinstance(own, int) and size + before + after < (own - 1) * step + 1
+        for size, own, step, before, after in over
+    )

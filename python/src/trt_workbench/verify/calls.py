@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import SURE, Kind, Ranges, random_inputs, whole_numbers
 from trt_workbench.core.sizes import sized
+from trt_workbench.model.index import empty_tensors
 from trt_workbench.model.narrow_formats import input_ranges
+from trt_workbench.model.opened import Model
 from trt_workbench.verify.data import Data, at, within
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.reference import RecordedCase, Reference
@@ -45,7 +47,7 @@ class Call:
         inputs: by label, made when they are needed.
         reference: what it is compared with; None without one.
         left_out: why it is not tried; "" where it is.
-        sampled: whether a smaller case stands for it.
+        outside: whether it is none of the model's: a smaller case stands for it, or an inner tensor has no elements.
         takes: by input of whole numbers, the least and greatest that it takes, where that is known.
         narrower: the same with whole numbers that surely fit, for a model that refuses the others; None of these.
     """
@@ -55,7 +57,7 @@ class Call:
     inputs: Mapping[str, Callable[[], Arrays]]
     reference: Reference | None
     left_out: str = ""
-    sampled: bool = False
+    outside: bool = False
     takes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     narrower: Call | None = None
 
@@ -75,11 +77,16 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
     ranges = input_ranges(opened.graph.proto) if opened.graph else {}
     needed = request.budget.needed if request.budget else ()
     for space in opened.spaces:
+        always_empty = _empty(opened.graph, space.case({name: one.high for name, one in space.ranges.items()}))
         for offered, samples in data.spaces(space) if data else [(space, [])]:
             for call in _sampled(
                 cases(offered, request.sizes_seed, quick=request.quick, needed=needed), offered, specs
             ):
                 call = dataclasses.replace(call, reference=opened.reference)
+                if empty := sorted(_empty(opened.graph, call.case) - always_empty):
+                    why = f"the inner tensor {empty[0]} has no elements at this shape, which is none of the model's"
+                    yield dataclasses.replace(call, left_out=call.left_out or why, outside=True)
+                    continue
                 if data:
                     yield dataclasses.replace(call, inputs=_given(call, samples, request))
                     continue
@@ -107,6 +114,10 @@ def _drawn(call: Call, specs: Sequence[TensorSpec], request: VerifyRequest, rang
     found = {one.name: whole_numbers(one, specs, case.shapes, caution=caution) for one in specs if _is_whole(one)}
     takes = {name: (low, high) for name, (low, high, known) in found.items() if known and name not in held}
     return dataclasses.replace(call, inputs={label: make(*_DRAWN[label]) for label in labels}, takes=takes)
+
+
+def _empty(graph: Model | None, case: Case) -> set[str]:
+    return empty_tensors(graph.proto, case.shapes) if graph else set()
 
 
 def _is_whole(spec: TensorSpec) -> bool:
@@ -149,7 +160,7 @@ def _sampled(tried: Iterator[Case], space: Space, specs: Sequence[TensorSpec]) -
         if smaller is None:
             yield Call(space, case, {}, None, left_out=f"{why}, and no smaller shape fits")
             continue
-        yield Call(space, case, {}, None, left_out=f"{why}: {smaller.label} is tried instead", sampled=True)
+        yield Call(space, case, {}, None, left_out=f"{why}: {smaller.label} is tried instead", outside=True)
         if smaller.values not in seen:
             seen.append(smaller.values)
             yield Call(space, smaller, {}, None)

@@ -25,6 +25,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import Shard, ShardOption
+from trt_workbench.core.verification import UNDECIDED
 from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
 from trt_workbench.verify.settings import FixSettings, VerifySettings
 
@@ -155,7 +156,8 @@ def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") 
     if unproven := document["unproven"]:
         more = f" (and {len(unproven) - 1} more)" if len(unproven) > 1 else ""
         way_failed = any(way.get("device_failed") for way in document["ways"])
-        hint = "" if way_failed else "; your own inputs (--inputs) may decide it"
+        undecided = any(row["verdict"] == UNDECIDED for case in document["cases"] for row in case["outputs"])
+        hint = "" if way_failed or not undecided else "; your own inputs (--inputs) may decide it"
         raise (DeviceFailure if way_failed else CheckFailed)(
             f"{name} is not proven correct: {unproven[0].rstrip('.')}{more}. No output is known to be wrong{hint}. "
             f"Full report: {directory / 'report.html'}"

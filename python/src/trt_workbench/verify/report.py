@@ -77,7 +77,7 @@ def headline(document: Mapping[str, Any]) -> str:
 
 def _left_open(document: Mapping[str, Any]) -> int:
     """Return at how many shapes the target did not run that it has to take."""
-    return sum(case["verdict"] == UNVERIFIED and not case.get("refused") for case in document["cases"])
+    return sum(case["verdict"] == UNVERIFIED and not case.get("outside") for case in document["cases"])
 
 
 def sentence(remark: str) -> str:

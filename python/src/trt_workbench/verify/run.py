@@ -174,7 +174,8 @@ class _Run:
         case = call.case
         row: dict[str, Any] = {"label": case.label, "shapes": {k: list(v) for k, v in case.shapes.items()}}
         row |= {"values": dict(case.values), "batch": case.batch, "profile": case.profile}
-        row |= {"device_failed": False, "refused": call.sampled, "reason": call.left_out, "outputs": []}
+        row |= {"device_failed": False, "refused": False, "outside": call.outside, "reason": call.left_out}
+        row["outputs"] = []
         if call.left_out:
             return {**row, "verdict": UNVERIFIED}
         label = next(iter(call.inputs))

@@ -72,10 +72,7 @@ def of_case(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def unproven(cases: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a sentence for every shape and output for which nothing was proven.
-
-    A shape that neither the target nor the reference takes is none of the target's.
-    """
+    """Return a sentence for every shape and output for which nothing was proven, and one of what the model refuses."""
     found = []
     for case in cases:
         found += [
@@ -83,9 +80,26 @@ def unproven(cases: Sequence[dict[str, Any]]) -> list[str]:
             for name in _outputs(case["outputs"])
             if _of_output([row for row in case["outputs"] if row["output"] == name]) == UNDECIDED
         ]
-        if case["verdict"] == UNVERIFIED and not case["refused"] and not case["device_failed"]:
+        if case["verdict"] == UNVERIFIED and not (case["refused"] or case["outside"] or case["device_failed"]):
             found.append(f"{case['label']}: {case['reason']}")
-    return found
+    return found + _refusal(cases)
+
+
+def _refusal(cases: Sequence[dict[str, Any]]) -> list[str]:
+    """Return one sentence about the free dimensions of which the model itself does not take every size."""
+    refused = [case for case in cases if case["refused"]]
+    if not refused:
+        return []
+    taken = [case for case in cases if case["verdict"] != UNVERIFIED]
+    names = list(refused[0]["values"])
+    bad, good = ({name: {row["values"].get(name) for row in rows} for name in names} for rows in (refused, taken))
+    alone = [name for name in names if not bad[name] & good[name]] or names
+    which = " and ".join(f"{name} at {spans(sorted(bad[name]))}" for name in alone)
+    of = f"{len(refused)} of {len(refused) + len(taken)} shapes"
+    return [
+        f"the model itself refuses its free dimension{'s' * (len(alone) > 1)} {which} ({of}): export it with that size "
+        f"fixed, or give the sizes that it takes with --dim; {refused[0]['reason']}"
+    ]
 
 
 def where(cases: Sequence[dict[str, Any]]) -> str:
