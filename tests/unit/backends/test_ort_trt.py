@@ -9,7 +9,7 @@ from tests.texts import refused
 from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends import tf32
-from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.base import Availability, SessionOptions
 from trt_workbench.backends.ort import plugin
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.plugin import TENSORRT_PLUGIN, plugin_file
@@ -120,6 +120,15 @@ def test_the_plug_in_gets_the_options_and_no_cuda_provider_beside_it(model: Path
     assert (made.plugin.card, Path(made.plugin.library).name) == (1, "ep-tensorrt-1.31.1-11.so")
     assert made.providers[0][1]["trt_dla_gpu_fallback_enable"] == "True"
     assert plan(model, versions=V11).plugin is None
+
+
+@pytest.mark.parametrize(("versions", "whose"), [(V10, "ONNX Runtime's own"), (BY_PLUGIN, "plug-in")])
+def test_a_run_records_whose_provider_serves(
+    model: Path, versions: dict[str, str], whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(tf32.VARIABLE, raising=False)
+    monkeypatch.setattr(OrtTrtBackend, "availability", lambda _: Availability(ok=True, versions=versions))
+    assert OrtTrtBackend().prepare(model, SessionOptions(tf32=True)).provenance["provider_is"] == whose
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ class OrtTrtBackend(OrtBackend):
                 Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
         record |= {
             "tensorrt": found.versions.get("tensorrt"),
-            "provider_is": "plug-in" if request.plugin else "wheel's",
+            "provider_is": "plug-in" if request.plugin else "ONNX Runtime's own",
         }
         return replace(request, provenance={**request.provenance, **record})
 
