@@ -199,7 +199,7 @@ def random_inputs(
 
     All rows differ, since equal rows, zeros and masks of only ones hide wrong results; zeros can
     also run faster than real data. Whole numbers have both ends of their range among them: one number is the
-    greatest where `kind` is "random", and the least where it is "signed".
+    least where `kind` is "signed", and the greatest where it is another.
 
     Args:
         specs: the inputs.
@@ -337,8 +337,8 @@ def _integers(
 
 def _with_ends(generator: np.random.Generator, shape: tuple[int, ...], low: int, high: int, kind: Kind) -> NDArray[Any]:
     drawn = np.asarray(generator.integers(low, high + 1, shape))
-    ends = {"random": (high, low), "signed": (low, high)}.get(kind)
-    if ends and drawn.size:
+    ends = (low, high) if kind == "signed" else (high, low)
+    if drawn.size:
         drawn.flat[-1], drawn.flat[0] = ends[1], ends[0]  # of one number the first end stays
     return drawn
 
