@@ -254,3 +254,27 @@ def test_an_interrupted_run_is_an_interrupt(monkeypatch: pytest.MonkeyPatch, tmp
     with pytest.raises(KeyboardInterrupt):
         tw.decide(precisions=["fp32"], backends=["ort-cpu"], repetitions=0, output=tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "partial"
+
+
+def test_what_is_no_model_is_refused() -> None:
+    for wrong in (None, 5, b"m.onnx", []):
+        with refused(tw.UsageProblem):
+            tw.load(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*(quantize_per|nested tensor):UserWarning")
+def test_tensors_without_plain_numbers_are_refused(twice: Path) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(1, 2)
+    with tw.load(twice, backend="ort-cpu") as model:
+        for wrong in (
+            x.to_sparse(),
+            x.to("meta"),
+            torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+            torch.nested.nested_tensor([x, x]),
+            x.to(torch.complex64).conj(),
+            x.to(torch.float8_e4m3fn),
+        ):
+            with pytest.raises(tw.UsageProblem, match=r"^Input x (is no array: |is complex64)"):
+                model.run({"x": wrong})
+        assert model.run({"x": torch._neg_view(x)})["y"].tolist() == [[-2.0, -2.0]]

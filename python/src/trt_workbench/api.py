@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from trt_workbench.bench import cli as _bench
-from trt_workbench.console.called import Finished, call_command, settings
+from trt_workbench.console.called import Finished, call_command, checked, settings
 from trt_workbench.console.common import say, with_embedded
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
@@ -71,7 +71,7 @@ def load(model: str | Path, **given: Any) -> LoadedModel:
         ComponentMissing: the backend cannot serve here; the message names the command that fixes it.
         DeviceFailure: the device failed while loading the model.
     """
-    file = with_embedded({"model": Path(model)})["model"]
+    file = with_embedded({"model": checked(Path, model, "model")})["model"]
     return LoadedModel(file, settings(PredictSettings, given, TAKES["load"][1]), say)
 
 

@@ -201,16 +201,16 @@ def _arguments(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[st
             own = {keyword.name for keyword in _of_class(one.annotation)}
             made[one.name] = _made(one.annotation, {name: given[name] for name in own & given.keys()})
         elif one.name in given:
-            made[one.name] = _checked(one.annotation, given[one.name], one.name)
+            made[one.name] = checked(one.annotation, given[one.name], one.name)
     return made
 
 
 def _made(kind: type[S], given: Mapping[str, Any]) -> S:
     hints = get_type_hints(kind, include_extras=True)
-    return kind(**{name: _checked(hints[name], value, name) for name, value in given.items()})
+    return kind(**{name: checked(hints[name], value, name) for name, value in given.items()})
 
 
-def _checked(hint: Any, value: Any, name: str) -> Any:
+def checked(hint: Any, value: Any, name: str) -> Any:
     """Return a value as its type, within its bounds; texts are read as those of the option are. Raises UsageProblem."""
     texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     said = next((one for one in get_args(hint)[1:] if isinstance(one, Setting) and one.read), None)
@@ -225,6 +225,6 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
     except ValidationError as error:
         numbers = value if isinstance(value, list | tuple) else [value]
         if said and numbers and all(type(one) in (str, int, float) for one in numbers):  # imgsz=640, classes=[0]
-            return _checked(hint, [str(one) for one in numbers], name)
+            return checked(hint, [str(one) for one in numbers], name)
         reason = reason_in(error.errors(include_url=False)[0])
         raise UsageProblem(f"The setting {name} is wrong: {reason}, not {value!r:.80}.") from error

@@ -35,6 +35,7 @@ from trt_workbench.core.errors import (
     DeviceFailure,
     UsageProblem,
     WorkbenchError,
+    panics_as_errors,
     printable,
 )
 from trt_workbench.core.input_files import checkpoint_problem
@@ -111,7 +112,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _FIXES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place with --output"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there; choose another place"),
 }
 
@@ -143,7 +144,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         fail = functools.partial(_fail, before=before, heard=heard, debug=bool(kwargs.get("debug")))
         try:
             _require_current_folder()
-            with ended_as_interrupted(heard), pulse():
+            with ended_as_interrupted(heard), pulse(), panics_as_errors():
                 found = command(**with_embedded(kwargs))
             if heard:  # and the command ended normally: a library took it for its own error
                 fail("Interrupted, but the command had already finished.", INTERRUPTED)
@@ -156,6 +157,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             if error.errno == errno.ENOMEM:
                 fail(f"Out of memory ({error}).", DeviceFailure.exit_code)
             fix = f"; {_FIXES[error.errno]}" if error.errno in _FIXES else ""
+            fix += ", or choose another place with --output" if fix == "; make room" and "output" in kwargs else ""
             where = f": {error.filename}" if error.filename else ""
             fail(f"{error.strerror or error}{fix}{where}", UsageProblem.exit_code)
         except MemoryError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 # Exit code of what Ctrl-C ended: 128 + SIGINT, as shells report it.
@@ -110,6 +111,17 @@ def _kinds() -> list[type[WorkbenchError]]:
 def reason_of(error: BaseException) -> str:
     """Return what an error of another package says, else its class."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Raise the panic of a library in Rust, which is no Exception, as UsageProblem with its words."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise UsageProblem(f"A library failed on what it was given: {reason_of(error)}") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from trt_workbench.core.counts import counted
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.elements import errors, is_finite
-from trt_workbench.core.errors import UsageProblem, reason_of
+from trt_workbench.core.errors import UsageProblem, panics_as_errors, reason_of
 from trt_workbench.core.variables import keep_compiled_code
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.llm_known import imports_of_language_models
@@ -80,14 +80,15 @@ def load_causal_lm(
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep transformers from logging and drawing bars while the block runs; its errors are exceptions anyway."""
+    """Keep transformers from logging and drawing bars while the block runs; errors and panics are exceptions."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with panics_as_errors():
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if bars:

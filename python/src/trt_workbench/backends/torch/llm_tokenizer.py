@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.torch.llm_model import quiet_transformers
-from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, panics_as_errors, reason_of
 from trt_workbench.core.launcher import package
 from trt_workbench.core.variables import keep_compiled_code
 from trt_workbench.model.llm_directory import LlmDirectory
@@ -50,7 +50,8 @@ class LlmTokenizer:
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """Return the text of the tokens."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special)
+        with panics_as_errors():
+            text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special)
         return text
 
 
@@ -90,10 +91,11 @@ def other_tokens(directory: LlmDirectory, tokenizer: LlmTokenizer, text: str, en
     file = directory.path / "tokenizer.json"
     if not file.is_file():
         return None
-    own = Tokenizer.from_file(str(file))
-    own.no_truncation()
-    own.no_padding()
-    ids = own.encode(text, add_special_tokens=False).ids
+    with panics_as_errors():
+        own = Tokenizer.from_file(str(file))
+        own.no_truncation()
+        own.no_padding()
+        ids = own.encode(text, add_special_tokens=False).ids
     if encoded.ids.tolist() == ids:
         return None
     return (
@@ -127,5 +129,4 @@ def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
             return LlmTokenizer(loaded)
     # a broken tokenizer fails in as many ways as there are kinds of them
     except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise UsageProblem(f"The tokenizer cannot be loaded ({text}): {directory.path}") from error
+        raise UsageProblem(f"The tokenizer cannot be loaded ({reason_of(error)}): {directory.path}") from error

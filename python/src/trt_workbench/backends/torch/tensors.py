@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, reason_of
 
 
 def run_as_given(session: Session, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def run_as_given(session: Session, inputs: Mapping[str, Any]) -> dict[str, Any]:
         example = f"{{{session.inputs[0].name!r}: array}}" if session.inputs else "{}"
         raise UsageProblem(f"Inputs are given by their names, such as {example}, not as {type(inputs).__name__}.")
     tensors = [one for one in inputs.values() if _is_tensor(one)]
-    given = {name: _as_numpy(one) if _is_tensor(one) else _as_array(name, one) for name, one in inputs.items()}
+    given = {name: _as_array(name, one) for name, one in inputs.items()}
     outputs = session.run(given)
     if not tensors:
         return outputs
@@ -41,9 +41,9 @@ def run_as_given(session: Session, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_array(name: str, value: Any) -> NDArray[Any]:
     try:
-        return np.asarray(value)
-    except ValueError as error:  # lists of several lengths
-        raise UsageProblem(f"Input {name} is no array: {error}") from error
+        return _as_numpy(value) if _is_tensor(value) else np.asarray(value)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise UsageProblem(f"Input {name} is no array: {reason_of(error)}") from error
 
 
 def _is_tensor(value: Any) -> bool:
@@ -56,7 +56,7 @@ def _as_numpy(tensor: Any) -> NDArray[Any]:
     import ml_dtypes
     import torch
 
-    host = tensor.detach().cpu()
+    host = tensor.detach().resolve_conj().resolve_neg().cpu()
     if host.dtype == torch.bfloat16:
         return np.asarray(host.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
     return np.asarray(host.numpy())
