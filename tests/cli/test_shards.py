@@ -193,7 +193,9 @@ def test_damaged_shards_are_refused(coco: Any, sharded: Any) -> None:
 def test_a_clock_does_not_matter(coco: Any, sharded: Any) -> None:
     places = sharded(2)
     run = json.loads((places[0] / "run.json").read_text())
-    (places[0] / "run.json").write_text(json.dumps({**run, "started_at": "2099-01-01", "ended_at": "1970-01-01"}))
+    (places[0] / "run.json").write_text(
+        json.dumps({**run, "started_at": "2099-01-01T00:00:00Z", "ended_at": "1970-01-01T00:00:00Z"})
+    )
     assert trtw("merge", *places, "-o", coco.root / "merged", "--no-report").exit_code == 0
 
 

@@ -480,3 +480,20 @@ def test_kubectl_takes_our_commands(write: Any, tmp_path: Path, monkeypatch: pyt
     for line in lines:
         done = subprocess.run(["kubectl", *line.split()], capture_output=True, text=True, check=False)
         assert "refused" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", ["run.yaml", "shards.sh", "shards.sbatch", "job.yaml", "ray_job.py"])
+def test_a_file_of_the_users_in_the_folder_is_left_alone(write: Callable[..., Path], name: str) -> None:
+    file = write(folder=".")
+    mine = file.with_name(name)
+    mine.write_text(file.read_text() if name == "run.yaml" else "mine")
+    before = {one: one.read_bytes() for one in file.parent.iterdir() if one.is_file()}
+    to = {"job.yaml": "kubernetes", "shards.sbatch": "slurm", "ray_job.py": "ray"}.get(name, "local")
+    held(stderr_of("submit", mine if name == "run.yaml" else file, "--to", to))
+    assert {one: one.read_bytes() for one in file.parent.iterdir() if one.is_file()} == before
+    mine.unlink()
+    if name != "run.yaml":
+        for _ in range(2):
+            json_of("submit", file, "--to", to, "--json")
+        mine.write_text(mine.read_text().replace("night", "day"))
+        held(stderr_of("submit", file, "--to", to))

@@ -153,6 +153,7 @@ def test_what_does_not_agree_with_pytorch_is_wrong(
 def test_what_failed_before_a_sweep_ended_is_tried_again(measured: Any, tmp_path: Path) -> None:
     first = [one for one in measured({"flat": [[100.0], [200], [200], []]}) if one.status == "ok"]
     (tmp_path / "records.jsonl").unlink()
+    (tmp_path / "run.json").touch()  # all that lies in a run directory is replaced
     again = measured({"flat": [[100.0], [200], [200], []]}, kept=[one for one in first if one.batch != 2])
     assert batches(again) == [2]
     assert batches(again, "skipped") == [8]

@@ -41,7 +41,7 @@ def records(
         )  # fmt: skip
 
 
-RUN = RunDocument(command="bench", run_id="r", started_at="now", status="complete")
+RUN = RunDocument(command="bench", run_id="r", started_at="2026-11-23T07:35:49+00:00", status="complete")
 
 
 def run_of(measured: list[Record]) -> BenchArtefacts:

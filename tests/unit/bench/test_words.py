@@ -15,7 +15,7 @@ from trt_workbench.core.records import Record
 SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
 MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}
 
-RUN = RunDocument(command="bench", run_id="r", started_at="now", status="complete")
+RUN = RunDocument(command="bench", run_id="r", started_at="2026-11-23T07:35:49+00:00", status="complete")
 ENVIRONMENT = Environment(command_line=[])
 
 

@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Path:
         "schema_version": 1,
         "command": "bench",
         "run_id": "20260101T000000Z-000000",
-        "started_at": "2026-01-01T00:00:00",
+        "started_at": "2026-01-01T00:00:00Z",
     }
     write_json(folder / "run.json", {**run, "status": "complete"})
     write_json(folder / "env.json", {"schema_version": 1, "command_line": ["trtw"]})

@@ -20,7 +20,13 @@ from trt_workbench.quantize.document import ClassLoss, GroupLoss, RowScore, Sear
 from trt_workbench.report.reports import write_report
 from trt_workbench.report.style import NARROW, WIDE
 
-RUN = {"schema_version": 1, "command": "decide", "run_id": "r", "started_at": "now", "status": "complete"}
+RUN = {
+    "schema_version": 1,
+    "command": "decide",
+    "run_id": "r",
+    "started_at": "2026-11-23T07:35:49+00:00",
+    "status": "complete",
+}
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 

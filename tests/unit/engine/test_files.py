@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.core import files
-from trt_workbench.core.files import NameLock, atomic_writer, path_within, replace_folder, scratch_folder, write_text
+from trt_workbench.core.files import (
+    NameLock,
+    anything,
+    atomic_writer,
+    path_within,
+    replace_folder,
+    scratch_folder,
+    write_text,
+)
 
 
 def test_an_error_keeps_the_older_file(tmp_path: Path) -> None:
@@ -16,7 +24,7 @@ def test_an_error_keeps_the_older_file(tmp_path: Path) -> None:
     write_text(path, "old")
 
     def fail() -> None:
-        with atomic_writer(path, "w") as file:
+        with atomic_writer(path, "w", over=anything) as file:
             file.write("half")
             raise RuntimeError
 

@@ -127,6 +127,19 @@ def test_what_is_damaged_early_or_a_shard_is_left_out(folder: Path) -> None:
     assert "Left out" in page
 
 
+def test_files_of_others_are_left_alone(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.mkdir()
+    for name in ("history.json", "history.html"):
+        (output / name).write_text('{"mine": 1}')
+        with refused(UsageProblem):
+            write_history(folder, output, "dates")
+        assert [(one.name, one.read_text()) for one in output.iterdir()] == [(name, '{"mine": 1}')]
+        (output / name).unlink()
+    for _ in range(2):
+        write_history(folder, output, "dates")
+
+
 def test_nothing_to_follow_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     assert not holds_runs(tmp_path)

@@ -100,7 +100,13 @@ def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
             "git": {"commit": None, "dirty": None},
         }
         write(run / "env.json", environment)
-        facts = {"schema_version": 1, "command": "eval-coco", "run_id": "c", "started_at": "now", "status": "complete"}
+        facts = {
+            "schema_version": 1,
+            "command": "eval-coco",
+            "run_id": "c",
+            "started_at": "2026-11-23T07:35:49+00:00",
+            "status": "complete",
+        }
         write(run / "run.json", facts)
         return run
 

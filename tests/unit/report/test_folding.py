@@ -40,7 +40,8 @@ def test_long_tables_alone_are_folded(page: str, expected: str) -> None:
 
 
 def test_every_page_is_folded_and_what_is_text_is_not() -> None:
-    named = dict.fromkeys(("run_id", "directory", "started_at", "status", "answer", "machine"), "1")
+    named = dict.fromkeys(("run_id", "directory", "status", "answer", "machine"), "1")
+    named["started_at"] = "2026-01-01T00:00:00Z"
     overview = Overview(runs=[RunAnswer(command="<table>", verdict=None, **named)] * 40)
     page = render("overview/report.html.j2", overview=overview, folder=Path(), evidence=None, spark=None)
     assert page.count("<details>") == page.count("</details>") == 1

@@ -45,7 +45,13 @@ def records() -> list[ProfileLine]:
 def make_run(records: list[ProfileLine], tmp_path: Path) -> Callable[..., Path]:
     def make() -> Path:
         sides = {"target": FACTS, "against": {**FACTS, "precision": "fp32", "commands": []}}
-        run = {"schema_version": 1, "command": "profile", "run_id": "r", "started_at": "now", "status": "complete"}
+        run = {
+            "schema_version": 1,
+            "command": "profile",
+            "run_id": "r",
+            "started_at": "2026-11-23T07:35:49+00:00",
+            "status": "complete",
+        }
         run["sides"] = sides
         (tmp_path / "run.json").write_text(json.dumps(run))
         (tmp_path / "env.json").write_text(json.dumps(collect_environment(["trtw", "profile", "a b.plan"])))

@@ -189,6 +189,10 @@ def test_it_replaces_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:
     held(stderr_of(*words, "--name", "mine"))
     assert list((repository / "mine").iterdir()) == []
     assert sorted(one.name for one in repository.iterdir()) == ["client_p.py", "mine", "p"]
+    (repository / "client_q.py").write_text("mine")
+    held(stderr_of(*words, "--name", "q"))
+    assert (repository / "client_q.py").read_text() == "mine"
+    assert not (repository / "q").exists()
 
 
 def test_the_server_has_the_tensorrt_of_the_plan(tmp_path: Path) -> None:

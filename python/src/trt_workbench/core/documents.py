@@ -120,14 +120,14 @@ def json_values(document: Any, other: Callable[[Any], Any] | None = None) -> Any
     return to_jsonable_python(document, inf_nan_mode="null", fallback=other)
 
 
-def write_json(path: Path, document: Any) -> None:
-    """Write a model, dataclass or JSON value as indented JSON with a final newline, whole or not at all.
+def write_json(path: Path, document: Any, *, over: Callable[[Path], object] | None = None) -> None:
+    """Write a model, dataclass or JSON value as indented JSON with a final newline, as `atomic_writer` does.
 
     Raises:
         OSError: as `atomic_writer`.
         ValueError: the document holds a NaN or infinity, which JSON cannot carry.
     """
-    write_text(path, _dumped(document, indent=2) + "\n")
+    write_text(path, _dumped(document, indent=2) + "\n", over=over)
 
 
 def append_lines(path: Path, documents: Iterable[Any]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
@@ -14,13 +15,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.input_files import refuse_special
+from trt_workbench.core.input_files import read_text, refuse_special
 from trt_workbench.core.interruptible import deferred_interrupts
+from trt_workbench.core.workspace import cache_root, output_root
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 REPLACED = ".replaced"
 """What the name of a folder ends with that is being replaced where the file system cannot exchange two."""
+_SIGNATURE = "# Written by trt-workbench, which replaces this file while its text has the SHA-256 "
 # Names of files may be no text: what UTF-8 cannot hold is escaped.
+_scratch: set[Path] = set()
 _TEXT: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
@@ -55,37 +59,54 @@ def foreign(path: Path) -> UsageProblem:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+def atomic_writer(path: Path, mode: str = "wb", *, over: Callable[[Path], object] | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file next to `path` that takes its name when the block ends without an error.
 
     Args:
         path: the file to write; its folder is made if it is absent.
         mode: "wb" for bytes or "w" for UTF-8 text.
+        over: as `refuse_foreign`'s `is_ours`, of a file that lies elsewhere: in a run directory, a cache or a folder
+            that is being filled all files are ours. By default no other is.
 
     Yields:
         The open file. An exception inside the block removes it and leaves an older `path` as it was.
 
     Raises:
+        UsageProblem: the file that is there is another's.
         OSError: the folder is not writable or the disk is full.
     """
-    refuse_special(path)
+    refuse_foreign(path, lambda there: _in_our_folder(there) or (over and over(there)))
     path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:200]}.{os.urandom(4).hex()}.tmp")
     with _named(path):
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, mode, **({} if "b" in mode else _TEXT)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; give the finished one the permissions that open() would have given.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
         with _named(path):
-            Path(temporary).replace(path)
+            temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def anything(_path: Path) -> bool:
+    """Take any file for ours; for callers that have checked it."""
+    return True
+
+
+def _in_our_folder(path: Path) -> bool:
+    """Whether a file lies where only we write: in a run directory, one that is being filled, a cache or `tmp/`."""
+    roots = set(_scratch)
+    for root in (cache_root, output_root):
+        with contextlib.suppress(UsageProblem):
+            roots.add(root())
+    return any(
+        folder in roots or folder.suffix == ".staging" or (folder / "run.json").is_file()
+        for folder in path.absolute().parents
+    )
 
 
 @contextlib.contextmanager
@@ -98,16 +119,27 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def write_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Write `data` to `path`, whole or not at all. Raises OSError as `atomic_writer` does."""
-    with atomic_writer(path) as file:
+def write_bytes(path: Path, data: bytes | memoryview, *, over: Callable[[Path], object] | None = None) -> None:
+    """Write `data` to `path`, whole or not at all, as `atomic_writer` does."""
+    with atomic_writer(path, over=over) as file:
         file.write(data)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 `text` to `path`, whole or not at all. Raises OSError as `atomic_writer` does."""
-    with atomic_writer(path, "w") as file:
+def write_text(path: Path, text: str, *, over: Callable[[Path], object] | None = None) -> None:
+    """Write UTF-8 `text` to `path`, whole or not at all, as `atomic_writer` does."""
+    with atomic_writer(path, "w", over=over) as file:
         file.write(text)
+
+
+def signed(text: str) -> str:
+    """Return the text of a script or settings file with a last line that says whether the user changed it since."""
+    return f"{text}{_SIGNATURE}{hashlib.sha256(text.encode(**_TEXT)).hexdigest()}\n"
+
+
+def is_signed(path: Path) -> bool:
+    """Whether a file is as `signed` made its text. Raises OSError or ValueError where it cannot be read as text."""
+    text, signature, _ = (whole := read_text(path)).rpartition(_SIGNATURE)
+    return bool(signature) and signed(text) == whole
 
 
 @contextlib.contextmanager
@@ -123,15 +155,17 @@ def scratch_folder(prefix: str = "trtw-", parent: Path | None = None) -> Iterato
     Raises:
         OSError: it cannot be made.
     """
-    made: list[str] = []
+    made: list[Path] = []
     try:
         with deferred_interrupts():
-            made.append(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        yield Path(made[0])
+            made.append(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).absolute())
+            _scratch.update(made)
+        yield made[0]
     finally:
         with deferred_interrupts():
             for folder in made:
                 shutil.rmtree(folder, ignore_errors=True)
+                _scratch.discard(folder)
 
 
 def replace_folder(new: Path, place: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from trt_workbench.core.documents import Strict, json_values, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import anything
 from trt_workbench.core.hashing import hash_document, hash_file
 
 T = TypeVar("T", bound=BaseModel)
@@ -28,7 +29,7 @@ class _Sealed(Strict):
 def keep(path: Path, document: BaseModel) -> None:
     """Write a document with its hash. Raises OSError where that fails."""
     values = json_values(document)
-    write_json(path, _Sealed(sha256=hash_document(values), document=values))
+    write_json(path, _Sealed(sha256=hash_document(values), document=values), over=anything)
 
 
 def recalled(path: Path, kind: type[T], note: Note) -> T | None:

@@ -116,9 +116,9 @@ def _users_cache() -> Path:
     if folder is None:
         raise UsageProblem(f"User {os.getuid()} has no home folder for caches; set XDG_CACHE_HOME to an absolute path.")
     with contextlib.suppress(OSError):
-        found = folder.stat()
-        if found.st_uid not in (0, os.getuid()) or found.st_mode & stat.S_IWOTH:
-            whose = "is writable by everybody" if found.st_mode & stat.S_IWOTH else "belongs to another user"
+        found, others = folder.stat(), stat.S_IWOTH | stat.S_IWGRP
+        if found.st_uid not in (0, os.getuid()) or found.st_mode & others:
+            whose = "is writable by others" if found.st_mode & others else "belongs to another user"
             raise UsageProblem(
                 f"The cache folder {whose}, and its files would be loaded; set XDG_CACHE_HOME to a folder that only "
                 f"you can write: {folder}"

@@ -1,1 +1,2 @@
+from .document import Decision as Decision
 from .report import write_decision as write_decision

@@ -12,7 +12,7 @@ from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_r
 from trt_workbench.core.builds import builds_of
 from trt_workbench.core.documents import read_document, read_lines, reader, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import write_text
+from trt_workbench.core.files import anything, write_text
 from trt_workbench.core.records import Record, by_work
 from trt_workbench.decide.chart import draw_decision
 from trt_workbench.decide.document import BASELINE, Decision, DecisionRow
@@ -227,9 +227,10 @@ def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -
         decision = decision_about(evaluations, by_command["bench"], max_loss, output.absolute())
         if decision is None:
             return None
-        write_json(output / "decision.json", decision)
+        write_json(output / "decision.json", decision, over=anything)
         values = {"environment": read_environment(evaluations[0]), **answer(decision)._asdict()}
-        write_text(output / "decision.html", render("decide/report.html.j2", **values, **view(decision, output)))
+        page = render("decide/report.html.j2", **values, **view(decision, output))
+        write_text(output / "decision.html", page, over=anything)
         return output / "decision.html"
 
 

@@ -14,7 +14,7 @@ from trt_workbench import __version__
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.core.files import write_bytes
+from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.interruptible import call_interruptibly
 from trt_workbench.core.launcher import task
@@ -218,7 +218,7 @@ def build(
 def export(plan: CheckedPlan, destination: Path) -> None:
     """Write a plan and its manifest to `destination`, the manifest last. Raises OSError."""
     assert plan.manifest
-    write_bytes(destination, plan.data)
+    write_bytes(destination, plan.data, over=anything)
     write_manifest(destination, plan.manifest)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from trt_workbench.core.builds import LayerChoice, LayerDifference, LayerVariant
 from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.files import anything
 from trt_workbench.engine.inspection import data_type
 
 NAMES_ONLY = "The engines list only names of layers; build with profiling_verbosity detailed to compare their tactics."
@@ -37,7 +38,7 @@ def keep_choices(plan: Path, layers: Sequence[Mapping[str, Any]]) -> None:
         name = str(layer.get("Name", ""))
         seen[name] += 1
         found[name if seen[name] == 1 else f"{name} #{seen[name]}"] = _choice(layer)
-    write_json(_file(plan), LayerChoices(layers=found))
+    write_json(_file(plan), LayerChoices(layers=found), over=anything)
 
 
 def has_choices(plan: Path) -> bool:

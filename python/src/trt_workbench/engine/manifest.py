@@ -12,7 +12,7 @@ from pydantic import field_validator
 from trt_workbench.core.builds import Builds
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import refuse_foreign
+from trt_workbench.core.files import anything, refuse_foreign
 from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.verification import Verification
 
@@ -181,7 +181,7 @@ def _is_ours(plan: Path) -> bool:
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
     """Write the manifest next to `plan`, whole or not at all. Raises OSError."""
-    write_json(manifest_path(plan), manifest)
+    write_json(manifest_path(plan), manifest, over=anything)
 
 
 def read_manifest(plan: Path) -> Manifest | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import write_bytes
+from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import CheckedPlan, load_checked
@@ -60,6 +60,6 @@ def refit_plan(
         "verification": None,  # of other weights
     }
     manifest = made.model_copy(update=changed)
-    write_bytes(destination, data)
+    write_bytes(destination, data, over=anything)
     write_manifest(destination, manifest)
     return manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 import filelock
 
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
-from trt_workbench.core.files import write_bytes
+from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.core.input_files import read_bytes, refuse_special
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.manifest import manifest_path
@@ -71,7 +71,7 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
         with _lock(path):
             now = read_bytes(path) if path.is_file() else b""
             if now in (b"", seen, ours):
-                write_bytes(path, ours)
+                write_bytes(path, ours, over=anything)
                 return note
         seen = now
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from trt_workbench.core.artefacts import read_environment, run_document
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.core.files import atomic_writer
+from trt_workbench.core.files import anything, atomic_writer
 from trt_workbench.core.launcher import package
 
 
@@ -40,7 +40,7 @@ def write_table(directory: Path, path: Path) -> int:
     facts = _facts(directory)
     columns = _columns({**facts, **_flat(record)} for record in records)
     table = pyarrow.table({name: _array(values) for name, values in columns.items()})
-    with atomic_writer(path) as file:
+    with atomic_writer(path, over=anything) as file:
         pyarrow.parquet.write_table(table, file)
     found = pyarrow.parquet.read_table(path)
     assert found.equals(table), "the table that was written is not the one that is read back"

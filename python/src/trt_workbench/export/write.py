@@ -45,8 +45,7 @@ def write_export(run: Path, to: str, output: Path | None) -> list[Path]:
     written = []
     for name, text in _texts(run, to, document).items():
         place = folder / name
-        refuse_foreign(place, _READ_BACK[to])
-        write_text(place, text)
+        write_text(place, text, over=_READ_BACK[to])
         _READ_BACK[to](place)
         written.append(place)
     return written

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trt_workbench.backends.samples import Sample, read_samples, require_sources
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import refuse_foreign, write_text
+from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.input_files import parse_json, read_text
 from trt_workbench.core.start import reached, start_parts
 from trt_workbench.infer.checks import SampleRun
@@ -125,7 +125,7 @@ def check_times(path: Path) -> None:
 
 def write_times(path: Path, queries: tuple[dict[str, float], ...]) -> None:
     """Write queries as trtexec's --exportTimes does, whole or not at all. Raises OSError."""
-    write_text(path, _times(queries))
+    write_text(path, _times(queries), over=anything)
 
 
 def _times(queries: Any) -> str:

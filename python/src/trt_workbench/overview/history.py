@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_environment, run_document
-from trt_workbench.core.documents import Strict, write_json
+from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import foreign, write_text
+from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.machines import machine_of
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, change_points
@@ -124,9 +123,9 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
         UsageProblem: no run below it has figures to follow, or a file that we did not write has the name of the page.
         OSError: the page cannot be written.
     """
-    page = output / "history.html"
-    if os.path.lexists(page) and not is_our_page(page):
-        raise foreign(page)
+    page, document = output / "history.html", output / "history.json"
+    refuse_foreign(page, is_our_page)
+    refuse_foreign(document, lambda file: read_document(file, History))
     gathered = _gather(_runs_below(folder, _DEEPEST))
     if not gathered.answers:
         why = f"; the first left out: {gathered.left_out[0]}" if gathered.left_out else ""
@@ -139,7 +138,7 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
         left_out=gathered.left_out,
     )
     plots = _draw(history, output)
-    write_json(output / "history.json", history)
+    write_json(document, history, over=anything)
     values = {
         "history": history,
         "plots": plots,
@@ -148,7 +147,7 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
         "folder": output,
         "spark": curve,
     }
-    write_text(page, render("overview/history.html.j2", **values))
+    write_text(page, render("overview/history.html.j2", **values), over=anything)
     return page
 
 

@@ -14,9 +14,10 @@ from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_r
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import foreign, write_text
+from trt_workbench.core.files import anything, foreign, refuse_foreign, write_text
 from trt_workbench.core.percent import change, share
 from trt_workbench.core.verification import Mark
+from trt_workbench.decide import Decision
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.overview.history import HistorySeries, curve, series_of
@@ -70,10 +71,11 @@ def check_folder(output: Path) -> None:
         raise UsageProblem(
             f"The output is a run directory, whose files would be overwritten; name another folder: {output}"
         )
-    if not is_our_page(output / "overview.html"):
-        for name in ("overview.html", "overview.md", "decision.html", "decision.json", "plots"):
-            if os.path.lexists(output / name):
-                raise foreign(output / name)
+    for name in ("overview.html", "overview.md", "decision.html"):
+        refuse_foreign(output / name, is_our_page)
+    refuse_foreign(output / "decision.json", lambda file: read_document(file, Decision))
+    if os.path.lexists(output / "plots") and not is_our_page(output / "overview.html"):
+        raise foreign(output / "plots")
 
 
 def write_overview(directories: list[Path], output: Path) -> Path:
@@ -94,7 +96,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     for ending in ("md", "html"):
         values = {"overview": overview, "evidence": evidence_from(output), "folder": output, "spark": curve}
         page = render(f"overview/report.{ending}.j2", **values)
-        write_text(output / f"overview.{ending}", page)
+        write_text(output / f"overview.{ending}", page, over=anything)
     return output / "overview.html"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer, write_text
+from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.report.page import one_line
 
@@ -36,6 +37,7 @@ WIDE = 9.0
 # Inches: a PNG of matplotlib has at most 2^16 pixels a side.
 _TALLEST = 300.0
 _LONGEST_STEM = 100
+_MARK = b"trt-workbench"
 # Between the ends of an axis: beyond, ticks at 1, 2 and 5 cover one another.
 _MANY_DECADES = 2e4
 
@@ -173,10 +175,14 @@ def _write(drawing: Figure, path: Path) -> None:
 
     _mark_axes(drawing)
     if path.suffix == ".svg":
-        write_text(path, written(drawing))
+        write_text(path, written(drawing), over=_is_drawing)
         return
-    with atomic_writer(path) as file:
-        drawing.savefig(file, format="png")
+    with atomic_writer(path, over=_is_drawing) as file:
+        drawing.savefig(file, format="png", metadata={"Software": _MARK.decode()})
+
+
+def _is_drawing(path: Path) -> bool:
+    return read_bytes(path).startswith(b'<svg class="plot') or _MARK in read_bytes(path)[:200]
 
 
 @contextmanager

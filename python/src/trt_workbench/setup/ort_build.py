@@ -11,7 +11,7 @@ from pathlib import Path
 from trt_workbench.backends.ort.common import TENSORRT_PROVIDER, release
 from trt_workbench.backends.ort.libraries import FILES, open_library
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.core.files import write_bytes
+from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.engine.tensorrt import find_library
 from trt_workbench.setup.ort_build_steps import (
     LINKS,
@@ -130,7 +130,7 @@ def _install(build: BuildSteps, step: BuildStep, say: Say) -> Path:
     if place.name == FILES[TENSORRT_PROVIDER] and place.is_file() and not kept.exists():
         shutil.copy2(place, kept)
         say(f"The wheel's own library is kept: {kept}")
-    write_bytes(place, build.built.read_bytes())
+    write_bytes(place, build.built.read_bytes(), over=anything)
     return place
 
 

@@ -17,7 +17,15 @@ from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import foreign, replace_folder, scratch_folder, write_text
+from trt_workbench.core.files import (
+    foreign,
+    is_signed,
+    refuse_foreign,
+    replace_folder,
+    scratch_folder,
+    signed,
+    write_text,
+)
 from trt_workbench.core.hashing import has_hash, hash_file
 from trt_workbench.triton.client import client_of_images, client_of_tensors
 from trt_workbench.triton.config import Config, model_config
@@ -89,11 +97,12 @@ def export_triton(settings: TritonSettings, preparation: Preparation) -> Exporte
     texts = {folder: text_of(config) for folder, config in models.items()}
     for folder in models:
         _refuse_foreign(settings.repository / folder)
+    refuse_foreign(client, is_signed)
     settings.repository.mkdir(parents=True, exist_ok=True)
     for folder, text in texts.items():
         files = dict(source.files) if folder == name else {}
         _write(settings, folder, text, files, is_step=models[folder].get("backend") == "python")
-    write_text(client, program)
+    write_text(client, signed(program), over=is_signed)
     return ExportedRepository(
         settings.repository, models, client, (*source.notes, *_shape_notes(source, settings), *_step_notes(models))
     )

@@ -95,7 +95,9 @@ class _Connection(http.client.HTTPConnection):
             self.sock.settimeout(_left(self.ends))
         super().send(data)
 
-    def response_class(self, sock: socket.socket, *, method: str | None = None) -> http.client.HTTPResponse:
+    def response_class(  # type: ignore[override] # called as the class is
+        self, sock: socket.socket, *, method: str | None = None
+    ) -> http.client.HTTPResponse:
         response = http.client.HTTPResponse(sock, method=method)
         response.fp.close()
         response.fp = io.BufferedReader(_Received(sock, self.ends))
@@ -173,7 +175,8 @@ class HttpClient:
         """Return this thread's connection, and whether it still has to be opened."""
         if (found := getattr(self._own, "connection", None)) is None:
             found = self._own.connection = _Connection(self.address.host, self.address.port)
-            found.secure = ssl.create_default_context() if self.address.secure else None
+            if self.address.secure:
+                found.secure, found.default_port = ssl.create_default_context(), PORTS["https"]
             self._every.append(found)
         return found, found.sock is None
 

@@ -12,7 +12,7 @@ import yaml
 from trt_workbench import __version__
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import require_there, write_text
+from trt_workbench.core.files import is_signed, refuse_foreign, require_there, signed, write_text
 from trt_workbench.core.shard_files import SHARD, ShardDocument, read_shard_run
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.model.opened import Model, sha256_of
@@ -107,24 +107,32 @@ class JobArray:
             return False
         return known.is_whole and known.shard.count == self.run.shards
 
-    def begin(self) -> None:
-        """Make the folder, with the run's own description, which nodes read, and the model if it is to be copied.
+    def begin(self, files: dict[str, str]) -> list[Path]:
+        """Make the folder, with the model if it is to be copied, and return the paths of the files in it.
+
+        Args:
+            files: texts by name; the run's own description, which nodes read, is written as well.
 
         Raises:
-            UsageProblem: the folder cannot be made or is a file, or the copy is not the model.
+            UsageProblem: the folder cannot be made or is a file, the copy is not the model, or a file is another's.
         """
+        document = self.run.model_dump(mode="json", exclude_defaults=True)
+        described = {RUN_FILE: yaml.safe_dump(document, sort_keys=False, allow_unicode=True)}
+        texts = {self.folder / name: signed(text) for name, text in {**described, **files}.items()}
         try:
+            for path in texts:
+                refuse_foreign(path, is_signed)
             self.logs.mkdir(parents=True, exist_ok=True)
             self.unfit.unlink(missing_ok=True)
             if self.source:
                 _copy_model(self.source, Path(str(self.run.model)), str(self.run.model_sha256))
-            document = self.run.model_dump(mode="json", exclude_defaults=True)
-            text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-            write_text(self.folder / RUN_FILE, f"# Written by `trtw submit`; tasks check their node by it.\n{text}")
+            for path, text in texts.items():
+                write_text(path, text, over=is_signed)
         except OSError as error:
             raise UsageProblem(
                 f"The shared folder cannot be written ({error.strerror}); name another as `folder`: {self.folder}"
             ) from error
+        return [self.folder / name for name in files]
 
 
 def arrays_of(run: RunFile, types: Sequence[str]) -> list[JobArray]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import DeviceFailure
-from trt_workbench.core.files import write_text
 from trt_workbench.core.shard_files import read_shards
 from trt_workbench.scale.merging import merge_into, merging_of
 from trt_workbench.scale.submit.array import JobArray
@@ -32,11 +31,7 @@ def write_files(scheduler: Scheduler, array: JobArray) -> list[Path]:
     Raises:
         UsageProblem: a setting lacks, or the folder cannot be used.
     """
-    files = scheduler.files(array)
-    array.begin()
-    for name, text in files.items():
-        write_text(array.folder / name, text)
-    return [array.folder / name for name in files]
+    return array.begin(scheduler.files(array))
 
 
 def run_array(

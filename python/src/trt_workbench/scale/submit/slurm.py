@@ -56,7 +56,7 @@ class Slurm:
             command = ["sbatch", "--parsable", f"--array={chosen}{throttle}", *_without_unfit(array)]
             command.append(str(array.folder / SCRIPT))
             job = ask(command, "sbatch").strip().split(";")[0]
-            write_json(array.folder / _SUBMITTED, SlurmJob(job=job))
+            write_json(array.folder / _SUBMITTED, SlurmJob(job=job), over=lambda file: read_document(file, SlurmJob))
         again = f"The same command waits for job {job} again; `scancel {job}` ends it."
         poll(lambda: not _tasks(job), watch, again)
 
