@@ -19,6 +19,13 @@ def test_numbers_that_are_not_finite_are_refused(number: str, encoded: bool) -> 
     assert abs(parse_json(text, finite=False)["a"][1]) != 1
 
 
+@pytest.mark.parametrize("number", [10**30, 2**64, -(2**63) - 1, 10**4000])
+def test_numbers_of_more_than_64_bits_are_refused(number: int) -> None:
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        parse_json(f'{{"a": [{number}]}}')
+    assert parse_json(f"[{2**64 - 1}, {-(2**63)}, 0.{'1' * 30}]") == [2**64 - 1, -(2**63), float(f"0.{'1' * 30}")]
+
+
 @pytest.mark.parametrize(("text", "value"), [("1e300", 1e300), ("-2.5e-400", -0.0), ("[1.5, 1e2]", [1.5, 100.0])])
 def test_finite_numbers_are_read(text: str, value: object) -> None:
     assert parse_json(text) == value

@@ -1,5 +1,6 @@
 """Greedy decoding: many streams in batches, chunk by chunk, write what a plain loop writes for each of them alone."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -315,3 +316,12 @@ def test_a_damaged_vocabulary_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokens.txt").write_text(text)
     with refused(UsageProblem):
         Vocabulary(tmp_path / "tokens.txt")
+
+
+def test_a_long_text_is_split_in_little_time(tmp_path: Path) -> None:
+    (tmp_path / "tokens.txt").write_text(f"<blk> 0\n\u2581a 1\n{'b' * 20000} 2\nbb 3\n")
+    vocabulary = Vocabulary(tmp_path / "tokens.txt")
+    began = time.process_time()
+    assert vocabulary.split("c" * 4000) == ["\u2581", *"c" * 4000]
+    assert vocabulary.split(f"a {'b' * 20005}") == ["\u2581a", "\u2581", "b" * 20000, "bb", "bb", "b"]
+    assert time.process_time() - began < 5

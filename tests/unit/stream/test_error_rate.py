@@ -2,6 +2,7 @@
 
 import functools
 import random
+import time
 
 import numpy as np
 import pytest
@@ -70,3 +71,13 @@ def test_one_utterance_with_all_words_has_no_interval() -> None:
 
 def test_case_and_punctuation() -> None:
     assert normalized("“Don't—stop,” she SAID.") == "don't stop she said"
+
+
+def test_long_texts_take_little_time() -> None:
+    began = time.process_time()
+    draw = random.Random(0)
+    right = draw.choices("abcdefgh", k=4000)
+    found = [word for word in right if draw.random() > 0.1]
+    assert errors_between(right, found) == (0, 4000 - len(found), 0)
+    assert errors_between(["a"] * 4000, ["b"] * 3000) == (3000, 1000, 0)
+    assert time.process_time() - began < 15  # a loop in Python takes minutes

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import AfterValidator
 
 from trt_workbench.core.documents import Open, read_document
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
@@ -17,6 +20,18 @@ from trt_workbench.core.records import Record, read_records
 RUN: Final = "run.json"
 Status = Literal["complete", "partial"]
 R = TypeVar("R", bound="RunDocument")
+_YEARS = range(1970, 9999)
+
+
+def _moment(text: str) -> str:
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None or moment.year not in _YEARS:
+        raise ValueError(f"it is no time of a run with its zone: {text}")
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]
+"""UTC time in ISO 8601."""
 
 
 class RunDocument(Open):
@@ -32,8 +47,8 @@ class RunDocument(Open):
     schema_version: Literal[1] = 1
     command: str
     run_id: str
-    started_at: str
-    ended_at: str | None = None
+    started_at: Moment
+    ended_at: Moment | None = None
     status: Status
 
 
@@ -124,8 +139,8 @@ class Part(Open):
     """
 
     run_id: str
-    started_at: str
-    ended_at: str | None = None
+    started_at: Moment
+    ended_at: Moment | None = None
     environment: Environment
 
 

@@ -33,7 +33,7 @@ ARTEFACTS: Final = frozenset(
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""
 
-_RUN_ID = r"\d{8}T\d{6}Z-[0-9a-f]{6}"
+_RUN_ID = r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}"
 _STAGING = re.compile(rf"\.(?P<name>.+)\.(?P<id>{_RUN_ID})\.staging({re.escape(REPLACED)})?", re.DOTALL)
 # The run directory that this process has finished last.
 _finished: Path | None = None

@@ -20,7 +20,7 @@ MOST_TEXT = 2**29
 _CHUNK = 2**20
 # Every digit is a 0 in these: what a number has that may be beyond the largest one.
 _SHAPES = bytes.maketrans(b"123456789E", b"000000000e")
-_MAY_OVERFLOW = (b"e000", b"e+000", b"0" * 300)
+_MAY_OVERFLOW = (b"e000", b"e+000", b"0" * 19)
 _KINDS = (
     (stat.S_ISFIFO, "it is a pipe"),
     (stat.S_ISCHR, "it is a device"),
@@ -135,7 +135,8 @@ def parse_json(
     Args:
         text: the text.
         object_hook: as `json.loads` takes it.
-        finite: refuse NaN and Infinity, which JSON does not have (RFC 8259) but Python reads, and what is read as such.
+        finite: refuse NaN and Infinity, which JSON does not have (RFC 8259) but Python reads, what is read as such, and
+            whole numbers of more than 64 bits.
 
     Raises:
         ValueError: it is no JSON, nested too deeply, or holds a number with too many digits or one that is not finite.
@@ -147,7 +148,7 @@ def parse_json(
         found = json.loads(text, **hooks)
         # a function for every float takes long; few texts have one that could overflow
         if finite and _may_overflow(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")):
-            return json.loads(text, **hooks, parse_float=_finite)
+            return json.loads(text, **hooks, parse_float=_finite, parse_int=_whole)
         return found
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -156,6 +157,12 @@ def parse_json(
 def _may_overflow(text: bytes) -> bool:
     shapes = text.translate(_SHAPES)  # three searches for fixed bytes: a pattern takes six times as long
     return any(one in shapes for one in _MAY_OVERFLOW)
+
+
+def _whole(number: str) -> int:
+    if len(number) > 20 or not -(2**63) <= (value := int(number)) < 2**64:
+        raise ValueError(f"a number has more than 64 bits: {number[:20]}")
+    return value
 
 
 def _finite(number: str) -> float:
@@ -176,7 +183,13 @@ def read_json(path: Path, limit: int = MOST_TEXT, *, finite: bool = True) -> Any
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and below, without hidden folders. Links are followed, each folder once."""
+    """Yield the files in a folder and below, without hidden folders. Links are followed, each folder once.
+
+    Raises:
+        OSError: the folder holds the whole machine, or everybody's home.
+    """
+    if Path(os.path.realpath(folder)) in (Path("/"), *Path("~").expanduser().parents):
+        raise OSError(errno.EINVAL, "it holds the whole machine, not a set of data", str(folder))
     seen = set()
     for here, below, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(here)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trt_workbench.core.documents import json_values, read_lines
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, write_document
 from trt_workbench.llm.document import LlmRecord, unwritable, write_metrics
@@ -116,7 +116,7 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
     directory = examine_llm_directory(request.model)
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     _, _, number = request.device.partition(":")
-    device = int(number) if number.isdecimal() else 0
+    device = whole_number(number) or 0
     return json_values(  # type: ignore[no-any-return]
         {
             "model_sha256": directory.sha256,

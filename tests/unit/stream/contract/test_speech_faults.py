@@ -155,12 +155,13 @@ def test_healthy_ones_keep_their_draft_and_faulty_ones_are_found(name: str, seed
     healthy = evaluated(StreamSettings(target=model, backend="torch", **settings), tmp_path / "healthy")  # type: ignore[arg-type]
     assert healthy.passed, healthy.failures
     missed = []
-    for fault, change in planted(family, contract).items():
+    for number, (fault, change) in enumerate(planted(family, contract).items()):
         document = onnx.load(model)
         change(document)
         faulty = tmp_path / "faulty.onnx"
         onnx.save(document, faulty)
-        run = evaluated(StreamSettings(target=faulty, backend="ort-cpu", **settings), tmp_path / "faulty")  # type: ignore[arg-type]
+        asked = StreamSettings(target=faulty, backend="ort-cpu", **settings)  # type: ignore[arg-type]
+        run = evaluated(asked, tmp_path / f"faulty-{number}")
         missed += [fault] * run.passed
     assert missed == []
 

@@ -71,3 +71,10 @@ def test_what_is_no_list(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "list.txt").write_text(text)
     with pytest.raises(UsageProblem, match=problem):
         read(tmp_path / "list.txt")
+
+
+@pytest.mark.parametrize("label", ["\u0663", "\u00b2", "9" * 5000, "1_0", "+1"])
+def test_only_ascii_digits_are_the_number_of_a_class(folder: Path, label: str) -> None:
+    (folder / "val.txt").write_text(f"val/dog/b.JPEG {label}\nval/cat/deep/a.png 3\n", encoding="utf-8")
+    data = read(folder / "val.txt")
+    assert sorted(one.name for one in data.categories) == sorted(["3", label])

@@ -1,6 +1,7 @@
 """What is found where --data points."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,14 @@ def test_another_letter_case_is_named(tmp_path: Path) -> None:
     for folder in ("images", "Images"):
         with refused(UsageProblem):
             read_dataset(tmp_path / "Set" / folder, annotations)
+
+
+def test_a_name_that_does_not_end_takes_little_memory(tmp_path: Path) -> None:
+    size = 3_000_000
+    (tmp_path / "annotations.json").write_bytes(b'{"images": [{"file_name": "' + b"a" * size)
+    tracemalloc.start()
+    found = find_data(tmp_path)  # what is wrong with the file is said by what reads it
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.annotations.name == "annotations.json"
+    assert most < 5 * size

@@ -180,3 +180,9 @@ def test_labels_are_what_their_task_reads(tmp_path: Path, task: Any, label: str,
     (tmp_path / "data.yaml").write_text(f"val: images\nnames: [cat]\n{more}")
     extra = read_dataset(tmp_path, tmp_path / "data.yaml", task=task_of(task)).truth.extra
     assert type(extra).__name__ == kind
+
+
+def test_the_whole_machine_is_no_split(write: Write) -> None:
+    with pytest.raises(OSError, match="it holds the whole machine") as refused:
+        read(write("val: /\nnames: [cat]\n"))
+    assert refused.value.filename == "/"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.errors import whole_number
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 from trt_workbench.stream.contract.model_tensors import ModelTensors, read_tensors
@@ -41,8 +42,8 @@ def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
     if frames is None:
         return []
     pieces = Vocabulary(tokens).pieces
-    count = decoder.metadata.get("vocab_size", "")  # icefall's, with the blank
-    scored = int(count) if count.isdecimal() and len(count) < 10 else max(pieces) + 1
+    count = whole_number(decoder.metadata.get("vocab_size", ""))  # icefall's, with the blank
+    scored = max(pieces) + 1 if count is None else count
     said: dict[str, Any] = {**_kind(joiner, scored), "frames": frames, "tokens": tokens.name}
     said["blank"] = _blank(pieces)
     said |= {part: one.name for part, one in files.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.files import require_file
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.profiles import Profile
@@ -72,6 +72,6 @@ def read_tensors(path: Path) -> ModelTensors:
         profiles = tuple(Profile.model_validate(text) for text in manifest.profiles)
     except ValueError as error:
         raise UsageProblem(f"The engine's manifest has a profile that is none: {manifest_path(path)}") from error
-    major = manifest.tensorrt_version.split(".")[0]
-    narrows, metadata = major.isdecimal() and int(major) < 10, manifest.model.metadata
+    major = whole_number(manifest.tensorrt_version.split(".")[0])
+    narrows, metadata = major is not None and major < 10, manifest.model.metadata
     return ModelTensors(inputs, outputs, profiles, narrows, is_engine=True, metadata=metadata)

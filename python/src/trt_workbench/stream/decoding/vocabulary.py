@@ -57,7 +57,7 @@ class Vocabulary:
         written = {number: piece for number, piece in self.pieces.items() if not _SPECIAL.fullmatch(piece)}
         self._bytes = {int(byte[1], 16) for byte in map(_BYTE.fullmatch, self.pieces.values()) if byte}
         self._by_piece = {piece.replace(" ", WORD_START): number for number, piece in written.items()}
-        self._longest = max(map(len, self._by_piece), default=0)
+        self._sizes = sorted({1, *map(len, self._by_piece)}, reverse=True)
 
     def text(self, tokens: Iterable[int], *, faulty: bool = False) -> str:
         """Return what tokens write: other special pieces write nothing, but a blank that was written is shown.
@@ -100,9 +100,10 @@ class Vocabulary:
     def _writes_bytes_of(self, character: str) -> bool:
         return self._bytes.issuperset(character.encode("utf-8", "surrogatepass"))
 
-    def _split(self, left: str) -> Iterator[str]:
-        while left:
-            sizes = range(min(self._longest, len(left)), 0, -1)
-            size = next((size for size in sizes if left[:size] in self._by_piece), 1)
-            yield left[:size]
-            left = left[size:]
+    def _split(self, text: str) -> Iterator[str]:
+        place = 0
+        while place < len(text):
+            parts = (text[place : place + size] for size in self._sizes)
+            part = next((part for part in parts if part in self._by_piece), text[place])
+            yield part
+            place += len(part)

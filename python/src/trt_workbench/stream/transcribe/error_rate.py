@@ -29,24 +29,18 @@ class Errors(NamedTuple):
 
 def errors_between(right: Sequence[str], found: Sequence[str]) -> Errors:
     """Return the fewest edits between both; where several ways are as short, one of them."""
-    if right == found:
-        return Errors(0, 0, 0)
-    # for each prefix of `found`: edits, and the deletions and insertions among them
-    row = [(place, 0, place) for place in range(len(found) + 1)]
-    for number, part in enumerate(right, 1):
-        before, row[0] = row[0], (number, number, 0)
-        for place, other in enumerate(found, 1):
-            if part == other:
-                best = before
-            else:
-                up, left = row[place], row[place - 1]
-                best = min(
-                    (before[0] + 1, before[1], before[2]),
-                    (up[0] + 1, up[1] + 1, up[2]),
-                    (left[0] + 1, left[1], left[2] + 1),
-                )
-            before, row[place] = row[place], best
-    edits, deletions, insertions = row[-1]
+    numbers = {part: number for number, part in enumerate(dict.fromkeys([*right, *found]))}
+    others = np.array([numbers[part] for part in found], np.int64)
+    # An edit costs more than all deletions add: of the ways with the fewest edits, that with the fewest deletions.
+    edit = len(right) + 1
+    inserted = edit * np.arange(len(found) + 1, dtype=np.int64)
+    row = inserted  # for each prefix of `found`
+    for part in right:
+        best = row + edit + 1
+        np.minimum(best[1:], row[:-1] + edit * (others != numbers[part]), out=best[1:])
+        row = np.minimum.accumulate(best - inserted) + inserted
+    edits, deletions = divmod(int(row[-1]), edit)
+    insertions = deletions + len(found) - len(right)
     return Errors(edits - deletions - insertions, deletions, insertions)
 
 

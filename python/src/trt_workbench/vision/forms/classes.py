@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm, read_lines
 
 LISTS = (".txt", ".csv", ".tsv")
 """Suffixes of a list of images with their classes."""
+_NUMBER = re.compile("[0-9]{1,20}")
 _PARTS = frozenset({"images", "labels", "annotations", "train", "val", "valid", "validation", "test"})
 
 
@@ -84,7 +86,7 @@ def _listed(file: Path) -> tuple[list[tuple[str, int]], list[str], list[str]]:
         name, label = _parts(line, file, number)
         if found.setdefault(name, label) != label:
             raise UsageProblem(f"{name!r:.80} has two classes, {found[name]} and {label}: {file}:{number}")
-    if all(label.isascii() and label.isdecimal() for label in found.values()):
+    if all(map(_NUMBER.fullmatch, found.values())):
         found = {name: str(int(label)) for name, label in found.items()}
     names = _names([*found.values()], file)
     places = {name: place for place, name in enumerate(names)}
@@ -111,7 +113,7 @@ def _parts(line: str, file: Path, number: int) -> tuple[str, str]:
 
 def _names(labels: Sequence[str], file: Path) -> list[str]:
     """Return the names of classes: of numbers all from 0 to the largest."""
-    if not all(map(str.isdecimal, labels)):
+    if not all(map(_NUMBER.fullmatch, labels)):
         return sorted(set(labels))
     most = max(map(int, labels), default=-1)
     if most >= MOST_CLASSES:

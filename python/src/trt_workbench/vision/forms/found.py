@@ -23,8 +23,9 @@ DESCRIPTIONS = (*SUFFIXES, ".json")
 _ROBOFLOW = "_annotations.coco.json"
 # COCO's files of other tasks than "instances", or no annotations.
 _OTHERS = ("captions", "person", "keypoints", "panoptic", "stuff", "image")
-_FILE_NAME = re.compile(rb'"file_name"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]*/([^"/]+/[^"/]+)"')
+# At most as long as a path may be: the search of a string that does not end would take 100 bytes for each of it.
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*"((?:[^"\\]|\\.){0,4096})"')
+_ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]{0,4096}/([^"/]{1,4096}/[^"/]{1,4096})"')
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 _KNOWN = (
     "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.image_files import is_image
 from trt_workbench.core.input_files import read_bytes
@@ -189,7 +189,7 @@ def _number(text: str | None, which: str, side: str) -> float:
 
 def _side(text: str | None) -> int | None:
     """Return a side of the image; None where a tool left it out or wrote 0."""
-    return int(text) if text and text.strip().isdecimal() and 0 < int(text) < 2**31 else None
+    return whole_number((text or "").strip()) or None
 
 
 def _box(one: _Object, shift: float) -> dict[str, Any]:
