@@ -16,7 +16,8 @@ import trt_workbench
 from taskrunner import load
 
 ROOT = Path(__file__).parents[3]
-WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/workflows").glob("*.yaml")}
+PLACES = sorted((ROOT / ".github/workflows").glob("*.yaml"))
+WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in PLACES}
 STEPS = [step for flow in WORKFLOWS.values() for job in flow["jobs"].values() for step in job.get("steps", ())]
 PYTHON, CPP = (tomllib.loads((ROOT / part / "pyproject.toml").read_text()) for part in ("python", "cpp"))
 # conda-forge's name, where it is another one.
@@ -83,8 +84,16 @@ def test_wheels_are_made_for_every_python_that_is_claimed(wheels):
     assert wheels.versions(settings) == claimed
     assert [one.rpartition(" ")[2] for one in CPP["project"]["classifiers"] if re.search(r":: 3\.\d+$", one)] == claimed
     assert settings["repair-wheel-command"].format(wheel="W", dest_dir="D").endswith("--wheel-dir D W")
-    (action,) = [step["uses"] for step in STEPS if "cibuildwheel@" in step.get("uses", "")]
-    assert f"cibuildwheel=={action.rpartition('@v')[2]}" in (ROOT / "tasks/check-packaging").read_text()
+    (version,) = re.findall(r"cibuildwheel@[0-9a-f]{40} # v(\S+)", "".join(map(Path.read_text, PLACES)))
+    assert f"cibuildwheel=={version}" in (ROOT / "tasks/check-packaging").read_text()
+
+
+def test_actions_of_others_are_pinned_by_their_hash():
+    """A tag can be moved to another commit."""
+    used = [line for place in (*PLACES, ROOT / "action.yml") for line in re.findall(r"uses: (.*)", place.read_text())]
+    others = [line for line in used if not line.startswith(("./", "OWNER/"))]
+    assert len(others) > 15
+    assert [line for line in others if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
 def test_a_python_is_found_or_named(wheels, capsys):
