@@ -1,5 +1,6 @@
 """`submit`: files as a person would write them, bad settings refused, and shards that fail run again."""
 
+import ast
 import json
 import os
 import shutil
@@ -497,3 +498,17 @@ def test_a_file_of_the_users_in_the_folder_is_left_alone(write: Callable[..., Pa
             json_of("submit", file, "--to", to, "--json")
         mine.write_text(mine.read_text().replace("night", "day"))
         held(stderr_of("submit", file, "--to", to))
+
+
+@pytest.mark.parametrize("to", ["local", "slurm", "kubernetes", "ray"])
+def test_nothing_that_was_typed_stands_in_a_comment(write: Callable[..., Path], to: str) -> None:
+    file = write(program=["TYPED", '"""'], setup=["echo TYPED"], arguments=["TYPED"])
+    (path,) = json_of("submit", file, "--to", to, "--json")["files"]
+    text = Path(path).read_text()
+    if to == "ray":
+        said = str(ast.get_docstring(ast.parse(text)))
+    else:
+        said = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
+    assert "trtw merge" in said
+    assert "TYPED" not in said
+    assert "TYPED" in text

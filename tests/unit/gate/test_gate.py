@@ -236,6 +236,20 @@ def test_a_part_without_settings_is_checked(tmp_path: Path) -> None:
     assert (found.verify.settings, found.score) == ({}, None)
 
 
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "//example.org", "../x", "data:text/html,x"])
+def test_a_link_of_a_changed_gate_leads_nowhere_else(twice: Path, tmp_path: Path, address: str) -> None:
+    (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-cpu, quick: true}}\n")
+    run = tmp_path / "run"
+    assert trtw("gate", tmp_path / "gate.yaml", "--output", run).exit_code == 0
+    document = json.loads((run / "gate.json").read_text())
+    assert document["checks"][0]["report"] == "verify/report.html"
+    document["checks"][0]["report"] = address
+    (run / "gate.json").write_text(json.dumps(document))
+    found = trtw("report", run)
+    assert found.exit_code == (2 if address.startswith((".", "/")) else 0)
+    assert f'href="{address}' not in (run / "report.html").read_text()
+
+
 def test_the_result_as_markdown_and_as_junit() -> None:
     passed = GateCheck(name="verify", passed=True, exit_code=0, text="right", report=None, seconds=1.5)
     failed = GateCheck(name="score", passed=False, exit_code=1, text="AP < 0.3 | <b>", report=None, seconds=2)

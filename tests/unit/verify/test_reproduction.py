@@ -1,5 +1,6 @@
 """The script of a bug report: short, sound Python, and it asks for what the trial asked for."""
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,34 @@ from trt_workbench.verify.yardstick import Limit
 X = np.ones((2, 3), np.float32)
 
 
-def of(backend: str, precision: str = "fp32", provenance: Any = None, profile: str = "", **options: Any) -> str:
+def of(
+    backend: str,
+    precision: str = "fp32",
+    provenance: Any = None,
+    profile: str = "",
+    operator: str = "Exp",
+    **options: Any,
+) -> str:
     model = parse_onnx("part (float[2,3] x) => (float[2,3] y) { y = Exp(x) }")
     cut = Cut(model, {"x": X}, {"y": X}, Profile.model_validate(profile) if profile else None)
     limits = {"y": Limit("fp32", 1e-6, 2e-6, 0.0, 1e-7)}
     verdict = Verdict("wrong", ("y",), 10.0)
     outcome = Outcome(cut, verdict, {"x": X}, {"y": X}, {"y": X}, {"y": Difference()}, limits, provenance or {})
-    found = Bisected(nodes=("exp",), operators=("Exp",), outcome=outcome)
+    found = Bisected(nodes=("exp",), operators=(operator,), outcome=outcome)
     request = VerifyRequest(target=Path("m.onnx"), backend=backend, precision=precision, options=options)
     text = script(request, found)
     compile(text, "reproduce.py", "exec")
     assert len(text.splitlines()) <= 40
     assert max(map(len, text.splitlines())) <= 200
     return text
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_a_name_in_a_model_is_no_line_of_the_script(quote: str) -> None:
+    name = f"Exp{3 * quote}\nraise SystemExit(3)\n\\N{{DIGIT ONE}}{3 * quote}\\"
+    tree = ast.parse(of("ort-cpu", operator=name))
+    assert name in str(ast.get_docstring(tree, clean=False))
+    assert not any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 
 
 @pytest.fixture(autouse=True)

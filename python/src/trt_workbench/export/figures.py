@@ -60,7 +60,7 @@ class RunFigure:
     @property
     def subject(self) -> str:
         """The labels as one text."""
-        return " / ".join(self.labels.values())
+        return " / ".join(map(str, self.labels.values()))  # a run may come from anywhere
 
 
 def figures_of(directory: Path) -> list[RunFigure]:

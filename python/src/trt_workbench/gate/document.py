@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat
 
-from trt_workbench.core.documents import Strict
+from trt_workbench.core.documents import Inside, Strict
 
 CheckName = Literal["verify", "score", "latency"]
 
@@ -27,7 +27,7 @@ class GateCheck(Strict):
     passed: bool
     exit_code: int
     text: str
-    report: str | None
+    report: Inside | None
     seconds: NonNegativeFloat
 
 

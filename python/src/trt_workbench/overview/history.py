@@ -177,7 +177,7 @@ def _gather(directories: Iterable[Path]) -> _Gathered:
             moment = datetime.datetime.fromisoformat(run.started_at)
             with foreign_files(directory):
                 machine, answer = machine_of(environment), run_answer(directory, run, environment)
-            figures = figures_of(directory) if run.command in FOLLOWED else []
+                figures = figures_of(directory) if run.command in FOLLOWED else []
         except (UsageProblem, ValueError) as error:
             found.left_out.append(str(error))
             continue

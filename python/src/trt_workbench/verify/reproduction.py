@@ -28,7 +28,7 @@ from trt_workbench.verify.opening import VerifyRequest
 
 MODEL, SCRIPT = "minimal.onnx", "reproduce.py"
 
-_BEGIN = '''"""{title}. Needs {needs}; exit code 1 if the result is wrong."""
+_BEGIN = """{said!r}
 import pathlib, sys, urllib.parse
 {imports}
 
@@ -37,7 +37,7 @@ inputs, expected = (
     {{urllib.parse.unquote(file.stem): np.load(file) for file in sorted((here / folder).glob("*.npy"))}}
     for folder in ("inputs", "expected")
 )
-'''
+"""
 _END = """wrong = False
 for name, want in expected.items():
     got, exact = (one.astype(np.result_type(one, np.float64)) for one in (found[name], want))
@@ -116,7 +116,8 @@ def script(request: VerifyRequest, found: Bisected) -> str:
         own = get_backend(request.backend).reproduction(asked, outcome.provenance)
     own = own or _with_workbench(request, outcome.cut.profile, extra)
     explained = max((one.max_rel for one in outcome.limits.values()), default=0.0)
-    begin = _BEGIN.format(title=title(request, found).rstrip("."), needs=own.needs, imports=own.imports)
+    said = f"{title(request, found).rstrip('.')}. Needs {own.needs}; exit code 1 if the result is wrong."
+    begin = _BEGIN.format(said=said, imports=own.imports)
     return begin + own.body + _END.format(explained=explained)
 
 
