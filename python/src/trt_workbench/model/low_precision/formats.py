@@ -148,12 +148,6 @@ def int4(values: Floats, block: int) -> Int4:
     return Int4(codes.astype(ml_dtypes.int4).reshape(values.shape), scales)
 
 
-def blocked_values(codes: Codes, scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the values of codes in blocks along the last axis: each code times its block's scale."""
-    blocks = codes.astype(np.float32).reshape(*scales.shape, -1)
-    return (blocks * scales[..., None]).reshape(codes.shape)
-
-
 def _blocks(values: Floats, block: int) -> NDArray[np.float32]:
     if values.shape[-1] % block:
         raise ValueError(f"{values.shape[-1]} values are not a multiple of the block size {block}")
