@@ -16,6 +16,7 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 from tests.fuzz.cases import needs_torch
 from tests.fuzz.runner import preload, run_case, write_json
 from tests.fuzz.seeds import make_seeds
+from tests.fuzz.servers import hostile_server
 
 
 def fuzz(count: int, seed: int, first: int, limit_s: float, output: Path) -> int:
@@ -29,7 +30,8 @@ def fuzz(count: int, seed: int, first: int, limit_s: float, output: Path) -> int
     try:
         preload(torch=False)
         make_seeds(place / "seeds")
-        summary = _all(count, seed, first, limit_s, place, output)
+        with hostile_server():
+            summary = _all(count, seed, first, limit_s, place, output)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     write_json(output / "summary.json", summary)

@@ -1,5 +1,6 @@
 """Inputs by number: a command, its files copied from the seeds, and mutations of files and options."""
 
+import json
 import os
 import random
 import shutil
@@ -8,11 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import yaml
 from tests.fuzz.media import seal
 from tests.fuzz.mutations import TEXTS, mutate_file
+from tests.fuzz.servers import PORT
 from tests.fuzz.surroundings import Around, absolute, choose, lay_out
 
 Rng = random.Random
+TENSORS = "(tensors)"
+"""In place of a command: a program that calls a loaded model."""
 _LARGE = 200_000  # bytes; a larger seed is linked, not copied
 
 
@@ -60,6 +65,12 @@ def make_case(seed: int, number: int, seeds: Path, folder: Path) -> Case:
     if not case.around.is_plain:
         case.done.append(str(case.around))
         _surround(case, folder, rng)
+    if recipe.words[0] == "submit":
+        _name(folder / "settings" / "names.yaml", rng)
+        case.done.append("names")
+    if recipe.words[0] == TENSORS:
+        case.done.append("tensors")
+        return case
     if case.around.signal:  # of sound inputs, so that there is something to interrupt
         return case
     files = [file for file in recipe.files if (folder / file).exists()]
@@ -74,6 +85,19 @@ def make_case(seed: int, number: int, seeds: Path, folder: Path) -> Case:
         _rename(case, folder, rng.choice(files), rng)
     case.words = [word.replace("\0", "") for word in case.words]
     return case
+
+
+def _name(file: Path, rng: Rng) -> None:
+    """Put strange texts where RUN.yaml names something."""
+    document = yaml.safe_load(file.read_text())
+    # most names have a form and are refused in another; arguments and models are any text
+    for key in rng.choice((["arguments"], ["arguments", "model"], ["program"], ["setup"], ["name"], ["gpu_types"])):
+        text = rng.choice(TEXTS)[:200]
+        document[key] = {"model": text or "x", "name": text, "gpu_types": {"h200": text}}.get(key, [text, "b"])
+    try:
+        file.write_text(yaml.safe_dump(document, allow_unicode=True))
+    except (UnicodeError, yaml.YAMLError):
+        file.write_text(json.dumps(document))
 
 
 def _surround(case: Case, folder: Path, rng: Rng) -> None:
@@ -504,6 +528,30 @@ def _export(rng: Rng) -> _Recipe:
     return _Recipe(["export", f"runs/{command}", "--to", to, "--output", "out/figures"], _run_files(command))
 
 
+def _submit(rng: Rng) -> _Recipe:
+    """Names in every writer of `submit`; the files go below `out`."""
+    to = rng.choice(("local", "slurm", "kubernetes", "ray"))
+    return _Recipe(["submit", "settings/names.yaml", "--to", to], ["settings/names.yaml"])
+
+
+def _served(rng: Rng) -> _Recipe:
+    """A server whose answers are wrong as its path says (servers.py)."""
+    url = f"http://127.0.0.1:{os.environ.get(PORT, '9')}/{rng.randrange(10**9)}"
+    words = ["verify", "models/plain.onnx", "--backend", "v2", "--url", url, "--option", "timeout_s=1", "--quick"]
+    return _Recipe([*words, "--output", "out/run"], ["models/plain.onnx"])
+
+
+def _served_llm(rng: Rng) -> _Recipe:
+    url = f"http://127.0.0.1:{os.environ.get(PORT, '9')}/{rng.randrange(10**9)}"
+    words = ["eval-llm", "llm", "--text", "llm/text.txt", "--limit", "20", "--window", "8", "--backends", "openai"]
+    options = ["--option", f"openai:url={url}", "--option", "openai:timeout_s=1", "--no-report", "--output", "out/run"]
+    return _Recipe([*words, *options], [*_LLM_FILES, "llm/text.txt"])
+
+
+def _tensors(rng: Rng) -> _Recipe:
+    return _Recipe([TENSORS, "models/plain.onnx", str(rng.randrange(10**9))], ["models/plain.onnx"])
+
+
 def _check_node(_: Rng) -> _Recipe:
     return _Recipe(["submit", "settings/run.yaml", "--check-node"], ["settings/run.yaml"])
 
@@ -595,6 +643,10 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "history": (4, _history),
     "export": (4, _export),
     "check-node": (3, _check_node),
+    "submit": (6, _submit),
+    "served": (10, _served),
+    "served-llm": (1, _served_llm),
+    "tensors-torch": (3, _tensors),
     "compare": (5, _compare),
     "eval-llm": (4, _eval_llm),
     "export-llm": (0.7, _export_llm),

@@ -9,17 +9,22 @@ import select
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
 from tests.fork_server import import_package
-from tests.fuzz.cases import Case, make_case
+from tests.fuzz.cases import TENSORS, Case, make_case
 from tests.fuzz.media import is_script
 from tests.fuzz.seeds import DOUBLES
+from tests.fuzz.servers import TOKEN
 from tests.fuzz.surroundings import enter
+from tests.fuzz.tensors import hand_over
 
 _MEMORY = 6 * 2**30  # bytes of address space beyond those of the process that forks
 _FILE_SIZE = 2**29
@@ -82,6 +87,9 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
         problems.append("traceback")
     if b"\x1b" in said or b"\0" in said:
         problems.append("control characters on stderr")
+    problems += [f"not sound: {one}" for one in _unsound(place / "out")]
+    if any(TOKEN.encode() in one.read_bytes() for one in _files(folder / "stdout", folder / "stderr", place / "out")):
+        problems.append("the token is told")
     if len(said) > 40_000:
         problems.append(f"{len(said)} bytes on stderr")
     after = _listing(folder, place, case.words)
@@ -114,6 +122,27 @@ def _undisturbed(seed: int, number: int, seeds: Path, folder: Path, limit_s: flo
     case = make_case(seed, number, seeds, place)
     case.around.signal = None
     return _run(case, place, folder / "stdout", folder / "stderr", limit_s)[0]
+
+
+def _files(*places: Path) -> Iterator[Path]:
+    for place in places:
+        yield from (one for one in (place, *place.rglob("*")) if one.is_file() and not one.is_symlink())
+
+
+def _unsound(out: Path) -> Iterator[str]:
+    """Yield the scripts and documents among the outputs that their languages do not read, and what a name has run."""
+    for path in _files(out):
+        try:
+            if path.suffix in (".sh", ".sbatch"):
+                subprocess.run(["bash", "-n", path], check=True, capture_output=True)
+            elif path.suffix == ".py":
+                compile(path.read_bytes(), path, "exec")
+            elif path.suffix == ".yaml":
+                yaml.safe_load(path.read_bytes())
+        except (subprocess.CalledProcessError, SyntaxError, ValueError, yaml.YAMLError) as error:
+            yield f"{path.name}: {error}"
+        if path.name == "pwned":
+            yield "a name was run"
 
 
 def _is_left(path: Path) -> bool:
@@ -176,6 +205,7 @@ def _become(case: Case, place: Path, stdout: Path, stderr: Path) -> None:
         "HOME": str(place / "home"),
         "TMPDIR": str(place / "temp"),
         "COLUMNS": "100",
+        "TRTW_SERVER_TOKEN": TOKEN,
     }
     enter(case.around.folder, place)
     if case.around.variables:
@@ -183,6 +213,8 @@ def _become(case: Case, place: Path, stdout: Path, stderr: Path) -> None:
     sys.argv = ["trtw", *case.words]
     from trt_workbench.main import main
 
+    if case.words[0] == TENSORS:
+        main = partial(hand_over, Path(case.words[1]), case.words[2])
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         main()
@@ -255,7 +287,7 @@ def _expected(path: str, after: Mapping[str, object]) -> bool:
         return True
     name = Path(path).name
     in_run = "/runs/" in path
-    written = name.startswith(("report.", "plots", "gallery")) or "/plots/" in path or "/gallery/" in path
+    written = name.startswith(("report.", "history.", "plots", "gallery")) or "/plots/" in path or "/gallery/" in path
     return (in_run and written) or name == "cache.timing"
 
 

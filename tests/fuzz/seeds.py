@@ -135,6 +135,10 @@ def _settings(folder: Path) -> None:
         "name: night\ncommand: eval-coco\nmodel: shapes-yolov10\narguments: [--limit, '4']\nshards: 2\nfolder: job\n"
         "gpu_types: {h200: NVIDIA H200}\nchecks: {driver: '580.1', packages: {onnx: '1'}}\nslurm: {cpus: 2}\n"
     )
+    (folder / "names.yaml").write_text(
+        "name: night\ncommand: eval-coco\nmodel: shapes-yolov10\nshards: 2\nfolder: ../out/job\n"
+        "kubernetes: {image: i, claim: c}\n"
+    )
     (folder / "build.yaml").write_text(
         "precision: [fp16]\nprofiles:\n  - x:1x3/2x3/4x3,y:1x3/2x3/4x3\nworkspace_mib: 64\noptimization_level: 1\n"
         "timing_cache: cache.timing\n"

@@ -23,7 +23,7 @@ _VARIABLES: dict[str, tuple[str | None, ...]] = {
     "HOME": _PATHS,
     "XDG_CACHE_HOME": _PATHS,
     "XDG_CONFIG_HOME": _PATHS,
-    "TRTW_TMP": ("/etc/passwd", "/dev/null", "/proc/1", "tmp", "temp/none"),
+    "TRTW_TMP": ("/etc/passwd", "/dev/null", "/proc/1", "tmp", "tmp/none"),
     "TRTW_ROOT": ("/nonexistent", "/dev/null", "."),
     "INIT_CWD": _PATHS,
     "TENSORRT_HOME": _PATHS,
