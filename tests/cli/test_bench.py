@@ -205,8 +205,9 @@ def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path
     write_model(tmp_path / "broken.onnx", axis=7)
     config.write_text(config.read_text().replace("{tiny:", "{broken: {path: broken.onnx}, tiny:"))
     run = tmp_path / "run"
-    printed = stdout_of("bench", config, "--output", run)
-    assert "one failed at sweep: broken b1, sweep: broken b2: " in " ".join(printed.split())
+    result = trtw("bench", config, "--output", run)
+    assert "one failed at sweep: broken b1, sweep: broken b2: " in " ".join(result.stdout.split())
+    assert (result.exit_code, "4 of 8 points were not measured" in result.stderr) == (1, True)
     failed = [record for record in measured(run) if record.status == "failed"]
     assert len(failed) == 8
     assert failed[0].error_kind == "UsageProblem"

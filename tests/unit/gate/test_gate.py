@@ -18,6 +18,9 @@ from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProb
 from trt_workbench.gate.config import load_gate
 from trt_workbench.gate.document import GateCheck, GateDocument
 from trt_workbench.gate.formats import junit, markdown
+from trt_workbench.gate.report import answer, read
+from trt_workbench.gate.run import CheckResult
+from trt_workbench.report.verdict import tone
 from trt_workbench.vision.scenes.scenes import write_dataset
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -85,7 +88,9 @@ def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, st
 
 
 def test_a_score_that_is_a_guess_does_not_pass(scores: tuple[Path, str], tmp_path: Path) -> None:
-    (check,) = gate(tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  conf: 0.9999\n", code=1)["checks"]
+    (check,) = gate(
+        tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  conf: 0.9999\n  at_least: {{AP: 0}}\n", code=1
+    )["checks"]
     assert check["text"].startswith("AP 0.0000 is as good as guessing (0), so there is nothing to lose")
 
 
@@ -96,7 +101,7 @@ def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(
         return replace(call_command(*given, **settings), failure=DeviceFailure("A shard died. The rest is kept."))
 
     monkeypatch.setattr("trt_workbench.gate.run.call_command", half)
-    (check,) = gate(tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}", code=4)["checks"]
+    (check,) = gate(tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  at_least: {{AP: 0.2}}\n", code=4)["checks"]
     assert (check["passed"], check["text"]) == (False, "A shard died. The rest is kept.")
 
 
@@ -146,7 +151,8 @@ def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch
     once = write_onnx(tmp_path / "once.onnx", TWICE.replace("batch", "1"))
     text = f'model: {once}\nlatency: {{backends: ort-cpu, batch: "1,2", at_most_ms: 1000}}\n'
     (check,) = gate(tmp_path, text, code=1)["checks"]
-    assert "once b2 on ort-cpu was not measured (The model takes only batches of 1, not 2" in check["text"]
+    assert check["text"].startswith("1 of 2 points were not measured")
+    assert "once b2 on ort-cpu: The model takes only batches of 1, not 2" in check["text"]
 
 
 def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +161,43 @@ def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, mo
     text = f"model: {twice}\nlatency: {{backends: ort-cpu, at_most_ms: 1000}}\n"
     (check,) = gate(tmp_path, text)["checks"]
     assert "; unreliable at 1 point: its repetitions differ by 85 %" in check["text"]
+    assert not check["certain"]
+    assert answer(read(tmp_path / "run")).verdict == "passed, with doubts"
+
+
+@pytest.mark.parametrize(
+    ("part", "limits"),
+    [
+        ("score:", "at_least or baseline"),
+        ("score: {at_least: {}, max_loss: 0.1}", "at_least or baseline"),
+        ("latency: {backends: ort-cpu}", "at_most_ms or baseline"),
+        ("latency: {backends: ort-cpu, tolerance: 0.1}", "at_most_ms or baseline"),
+    ],
+)
+def test_a_part_that_cannot_fail_is_refused(twice: Path, tmp_path: Path, part: str, limits: str) -> None:
+    (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-cpu}}\n{part}\n")
+    result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
+    assert result.exit_code == 2
+    assert f"it has no limit, so it cannot fail; give {limits}" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_is_compared_with_itself_has_nothing_to_compare(twice: Path, tmp_path: Path) -> None:
+    found = gate(tmp_path, f"model: {twice}\nverify: {{backend: ort-cpu, quick: true}}\n")
+    (check,) = found["checks"]
+    assert (found["passed"], check["judged"]) == (True, False)
+    document = read(tmp_path / "run")
+    assert (answer(document).verdict, tone(answer(document).verdict)) == ("nothing to compare", "plain")
+    assert document.headline == "Nothing to compare: verify."
+    assert "= nothing to compare" in markdown(document)
+
+
+def test_a_size_that_the_model_refuses_fails_the_gate(tmp_path: Path) -> None:
+    split = """g (float[N,3] x) => (float[N,3] y) {
+        a, b = Split<axis = 0>(x, sizes) c = Neg(b) y = Concat<axis = 0>(a, c) }"""
+    model = write_onnx(tmp_path / "split.onnx", split, {"sizes": [2, 2]})
+    (check,) = gate(tmp_path, f"model: {model}\nverify: {{backend: ort-cpu}}\n", code=1)["checks"]
+    assert "the model itself refuses its free dimension N" in check["text"]
 
 
 def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, tmp_path: Path) -> None:
@@ -214,7 +257,7 @@ def test_what_would_end_a_check_is_refused_before_anything_runs(
 def test_figures_are_those_of_the_models_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, figure: str, code: int
 ) -> None:
-    monkeypatch.setattr("trt_workbench.gate.run._scored", lambda *_: ("not run", None))
+    monkeypatch.setattr("trt_workbench.gate.run._scored", lambda *_: CheckResult("not run"))
     (tmp_path / "gate.yaml").write_text(f"model: shapes-{model}\nscore: {{at_least: {{{figure}: 0.5}}}}\n")
     result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
     assert result.exit_code == code

@@ -52,7 +52,8 @@ def test_changes_are_named_and_drawn(folder: Path) -> None:
 
 
 def test_runs_without_figures_to_follow_are_listed_with_what_they_found(folder: Path) -> None:
-    gate = {"schema_version": 1, "model": "m.onnx", "passed": False, "checks": []}
+    check = {"name": "score", "passed": False, "exit_code": 1, "text": "", "report": None, "seconds": 1}
+    gate = {"schema_version": 1, "model": "m.onnx", "passed": False, "checks": [check]}
     run = run_folder(folder / "gate/night", "gate", day(11), gate=gate)
     (run / "report.html").touch()
     text = write_history(folder, folder, "dates").read_text(encoding="utf-8")

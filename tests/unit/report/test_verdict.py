@@ -11,7 +11,7 @@ from tests.kept_reports import checked_target, kept
 from trt_workbench.overview.report import Overview
 from trt_workbench.report.page import render
 from trt_workbench.report.reports import write_report
-from trt_workbench.report.verdict import tone
+from trt_workbench.report.verdict import Reach, tone
 from trt_workbench.stream.check.document import Verdict as CheckVerdict
 from trt_workbench.stream.gate_result import Verdict as GateVerdict
 from trt_workbench.target.document import CheckedTarget
@@ -49,6 +49,27 @@ def test_every_word_of_a_verdict_has_a_colour() -> None:
 )
 def test_colours(word: str | None, colour: str) -> None:
     assert tone(word) == colour
+
+
+@pytest.mark.parametrize(
+    ("reach", "word", "exit_code_0"),
+    [
+        (Reach(4, 4, 4), "passed", True),
+        (Reach(4, 4, 1), "passed", True),
+        (Reach(4, 4, 0), "nothing to compare", True),
+        (Reach(0, 0, 0), "nothing to compare", True),
+        (Reach(4, 1, 1), "not proven", False),
+        (Reach(4, 1, 0), "not proven", False),
+        (Reach(4, 4, 4, unproven=1), "not proven", False),
+        (Reach(4, 4, 4, doubts=1), "passed, with doubts", True),
+        (Reach(4, 4, 0, wrong=1), "failed", False),
+        (Reach(4, 1, 1, wrong=1, unproven=2, doubts=3), "failed", False),
+    ],
+)
+def test_green_is_only_what_ran_and_could_have_failed(reach: Reach, word: str, exit_code_0: bool) -> None:
+    assert (reach.word(), reach.passed) == (word, exit_code_0)
+    assert (tone(word) == "good") == (reach.passed and reach.judged > 0 and not reach.doubts)
+    assert (tone(word) == "bad") == (reach.wrong > 0)
 
 
 def test_an_answer_has_the_colour_of_its_verdict_and_its_word(tmp_path: Path) -> None:

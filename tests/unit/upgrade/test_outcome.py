@@ -99,7 +99,7 @@ def test_the_worst_of_several_builds_decides() -> None:
 
 @pytest.mark.parametrize(
     ("said", "outcome"),
-    [("regression", "slower"), ("improvement", "safe"), ("cannot tell", "safe"), ("wrong in B", "wrong")],
+    [("regression", "slower"), ("improvement", "safe"), ("cannot tell", "not proven"), ("wrong in B", "wrong")],
 )
 def test_latencies(said: str, outcome: str) -> None:
     timed = Timed(before_ms=1.0, after_ms=1.2, ratio=1.2, ratio_low=1.1, ratio_high=1.3, outcome=said)

@@ -163,9 +163,9 @@ def require_sound(_metrics: Mapping[str, Any], directory: Path) -> None:
     from trt_workbench.core.artefacts import read_bench_run
 
     run = read_bench_run(directory)
-    _require_a_measurement(run)
     _require_right_outputs(run)
     _require_verified(run)
+    _require_points(run)
 
 
 def _require_right_outputs(run: BenchArtefacts) -> None:
@@ -187,14 +187,19 @@ def _require_verified(run: BenchArtefacts) -> None:
         raise Unverified(f"{what}; {work} on {runtime}: {error}")
 
 
-def _require_a_measurement(run: BenchArtefacts) -> None:
-    """Raise if there is no figure: the first reason's error, CheckFailed where that is of no known kind."""
-    if any(record.status == "ok" for record in run.records):
+def _require_points(run: BenchArtefacts) -> None:
+    """Raise CheckFailed if a point failed; the error of the first reason, where it is of a known kind, if all did."""
+    measured = any(record.status == "ok" for record in run.records)
+    failed = {(one.work, one.runtime): one for one in run.records if one.status == "failed" or not measured}
+    if not failed:
         return
-    first = run.records[0]
+    (work, runtime), first = next(iter(failed.items()))
     ended = first.error_kind in (CRASH, TIMEOUT)
-    kind = DeviceFailure if ended else error_kind(str(first.error_kind)) or CheckFailed
-    raise kind(f"Nothing was measured; the first reason in {run.directory / 'report.html'}: {first.error}")
+    kind = None if measured else DeviceFailure if ended else error_kind(str(first.error_kind))
+    every = len({(one.work, one.runtime) for one in run.records})
+    what = f"{len(failed)} of {counted(every, 'point')} were not measured" if measured else "Nothing was measured"
+    page = run.directory / "report.html"
+    raise (kind or CheckFailed)(f"{what}; the first reason in {page}: {work} on {runtime}: {first.error}")
 
 
 def _list() -> None:

@@ -68,6 +68,6 @@ def _show(found: GateDocument, directory: Path) -> None:
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
     for one in found.checks:
-        say(f"{'passed' if one.passed else 'FAILED'}  {one.name}: {one.text}")
+        say(f"{one.word if one.passed else 'FAILED'}  {one.name}: {one.text}")
     say(found.headline)
     print_run(console, directory)

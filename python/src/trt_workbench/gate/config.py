@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,13 @@ from trt_workbench.core.yaml_settings import load_yaml_settings
 
 
 class _Part(Open):
-    """A part of the file; what it does not name itself are settings of its command."""
+    """A part of the file; what it does not name itself are settings of its command.
+
+    Attributes:
+        limits: of which it needs one, as it cannot fail without; none of a part that has its own.
+    """
+
+    limits: ClassVar[tuple[str, ...]] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -35,6 +41,7 @@ class ScorePart(_Part):
 
     at_least: dict[str, float] = Field(default_factory=dict)
     baseline: Path | None = None
+    limits: ClassVar[tuple[str, ...]] = ("at_least", "baseline")
     max_loss: Annotated[float, Field(ge=0, le=1)] = 0.005
 
 
@@ -50,6 +57,7 @@ class LatencyPart(_Part):
 
     at_most_ms: Annotated[float, Field(gt=0)] | None = None
     baseline: Path | None = None
+    limits: ClassVar[tuple[str, ...]] = ("at_most_ms", "baseline")
     tolerance: Annotated[float, Field(ge=0)] = 0.05
     allow_different_machines: bool = False
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import NonNegativeFloat
 
 from trt_workbench.core.documents import Inside, Strict
+from trt_workbench.report.verdict import Reach
 
 CheckName = Literal["verify", "score", "latency"]
 
@@ -17,6 +19,8 @@ class GateCheck(Strict):
     Attributes:
         name: of the part of the file.
         passed: whether it did.
+        judged: whether it could have failed: what is compared with itself cannot.
+        certain: whether that it passed is certain.
         exit_code: that its failure has on its own; 0 where it passed.
         text: what was found, a sentence or two.
         report: its page, relative to the run directory; None where it has none.
@@ -25,10 +29,17 @@ class GateCheck(Strict):
 
     name: CheckName
     passed: bool
+    judged: bool = True
+    certain: bool = True
     exit_code: int
     text: str
     report: Inside | None
     seconds: NonNegativeFloat
+
+    @property
+    def word(self) -> str:
+        """Its result in a word that has a colour."""
+        return _reach([self]).word()
 
 
 class GateDocument(Strict):
@@ -46,9 +57,22 @@ class GateDocument(Strict):
     checks: list[GateCheck]
 
     @property
+    def reach(self) -> Reach:
+        """What of the checks ran and could have failed."""
+        return _reach(self.checks)
+
+    @property
     def headline(self) -> str:
         """The result in a sentence."""
-        failed = [one.name for one in self.checks if not one.passed]
-        if failed:
+        said: dict[str, list[str]] = {}
+        for one in self.checks:
+            said.setdefault(one.word.capitalize(), []).append(one.name)
+        if failed := said.get("Failed"):
             return f"Failed: {', '.join(failed)} ({len(failed)} of {len(self.checks)})."
-        return f"Passed: {', '.join(one.name for one in self.checks)}."
+        return "; ".join(f"{word}: {', '.join(names)}" for word, names in said.items()) + "."
+
+
+def _reach(checks: Sequence[GateCheck]) -> Reach:
+    passed = [one for one in checks if one.passed]
+    count, judged = len(checks), sum(one.judged for one in checks)
+    return Reach(count, count, judged, count - len(passed), doubts=sum(not one.certain for one in passed))

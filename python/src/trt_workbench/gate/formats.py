@@ -6,6 +6,9 @@ import xml.etree.ElementTree as ET
 
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.gate.document import GateDocument
+from trt_workbench.report.verdict import tone
+
+_SIGNS = {"good": "✓", "doubt": "?", "bad": "✗", "plain": "="}
 
 
 def markdown(found: GateDocument) -> str:
@@ -13,7 +16,7 @@ def markdown(found: GateDocument) -> str:
     rows = [f"## Gate of {_cell(found.model)}: {found.headline}", "", "| check | result | what was found | time |"]
     rows.append("| --- | --- | --- | ---: |")
     for one in found.checks:
-        result = "✓ passed" if one.passed else "✗ failed"
+        result = f"{_SIGNS[tone(one.word)]} {one.word}"
         rows.append(f"| {one.name} | {result} | {_cell(one.text)} | {one.seconds:.0f} s |")
     return "\n".join(rows) + "\n"
 

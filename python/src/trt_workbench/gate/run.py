@@ -11,7 +11,7 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import AUTO, check_name, get_backend
@@ -32,7 +32,15 @@ from trt_workbench.vision import CocoMetrics, check_family, eval_coco, family_of
 
 METRICS, PREDICTIONS = "metrics.json", "predictions.json"
 _UNCLEAR = "cannot tell"
-Found = tuple[str, WorkbenchError | None]
+
+
+class CheckResult(NamedTuple):
+    """What a check found: a text, why it failed, and as of `GateCheck`."""
+
+    text: str
+    failure: WorkbenchError | None = None
+    judged: bool = True
+    certain: bool = True
 
 
 def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callable[[str], None]) -> GateDocument:
@@ -48,7 +56,7 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
         UsageProblem: a part has a wrong name or value, or a baseline that is not one.
     """
     _require_usable(config)
-    parts: dict[CheckName, Callable[[Path], Found]] = {}
+    parts: dict[CheckName, Callable[[Path], CheckResult]] = {}
     if config.verify:
         parts["verify"] = partial(_verified, config.model, config.verify)
     if config.score:
@@ -60,7 +68,8 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
         update(f"Checking: {name}")
         found = _checked(name, check, folder)
         checks.append(found.model_copy(update={"text": found.text.replace(str(folder), str(destination))}))
-    return GateDocument(model=str(config.model), passed=all(one.passed for one in checks), checks=checks)
+    document = GateDocument(model=str(config.model), passed=False, checks=checks)
+    return document.model_copy(update={"passed": document.reach.passed})
 
 
 def _require_usable(config: GateConfig) -> None:
@@ -82,6 +91,8 @@ def _require_usable(config: GateConfig) -> None:
                 _require_points(settings)
             if baseline := getattr(part, "baseline", None):
                 _require_baseline(baseline, _read_baseline if isinstance(part, ScorePart) else read_bench_run)
+            if part.limits and not any(getattr(part, limit) for limit in part.limits):
+                raise UsageProblem(f"it has no limit, so it cannot fail; give {' or '.join(part.limits)}.")
         except UsageProblem as error:
             raise UsageProblem(f"{name}: {error}") from error
 
@@ -122,24 +133,26 @@ def _require_figures(part: ScorePart, settings: Mapping[str, Any]) -> None:
             raise UsageProblem(f"at_least: there is no figure {name!r} of this model; {did_you_mean(name, known)}")
 
 
-def _checked(name: CheckName, check: Callable[[Path], Found], folder: Path) -> GateCheck:
+def _checked(name: CheckName, check: Callable[[Path], CheckResult], folder: Path) -> GateCheck:
     began = time.monotonic()
     try:
-        text, failure = check(folder / name)
+        found = check(folder / name)
     except WorkbenchError as error:
-        text, failure = str(error), error
+        found = CheckResult(str(error), error)
     page = folder / name / "report.html"
     return GateCheck(
         name=name,
-        passed=failure is None,
-        exit_code=failure.exit_code if failure else 0,
-        text=text,
+        passed=found.failure is None,
+        judged=found.judged,
+        certain=found.certain,
+        exit_code=found.failure.exit_code if found.failure else 0,
+        text=found.text,
         report=str(page.relative_to(folder)) if page.is_file() else None,
         seconds=time.monotonic() - began,
     )
 
 
-def _verified(model: Path, part: VerifyPart, place: Path) -> Found:
+def _verified(model: Path, part: VerifyPart, place: Path) -> CheckResult:
     done: Finished[VerifyFindings] = call_command(
         verify, lambda run: read_document(run / "verify.json", VerifyFindings), model, output=place, **part.settings
     )
@@ -147,20 +160,23 @@ def _verified(model: Path, part: VerifyPart, place: Path) -> Found:
     passed = (
         f"{found['verdict']} at {counted(found['cases_tried'], 'shape')} on {found['backend']}, {found['precision']}"
     )
-    return (str(done.failure) if done.failure else passed), done.failure
+    if found.get("compared_with_itself"):
+        passed += f", compared with itself ({found['reference']}); name another backend or reference"
+    failed = str(done.failure) if done.failure else passed
+    return CheckResult(failed, done.failure, judged=not found.get("compared_with_itself"))
 
 
-def _scored(model: Path, part: ScorePart, place: Path) -> Found:
+def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
     done: Finished[CocoMetrics] = call_command(
         eval_coco, lambda run: read_document(run / METRICS, CocoMetrics), model, output=place, **part.settings
     )
     if done.failure:
-        return str(done.failure), done.failure
+        return CheckResult(str(done.failure), done.failure)
     main = task_of(done.document["model"]["task"]).decided_by
     score = _figure(done.document, main, "score")
     below = {name: (_figure(done.document, name, "score.at_least"), least) for name, least in part.at_least.items()}
     problems = [f"{name} {value:.4f} is below {least}" for name, (value, least) in below.items() if value < least]
-    text = f"{main} {score:.4f} on {done.document['images']} images"
+    certain, text = True, f"{main} {score:.4f} on {done.document['images']} images"
     own = coco_scores(done.directory, done.document["settings"].get("seed", 0))
     if told := own.against(None).as_good_as_guessing:
         problems.append(f"{main} {score:.4f} is {told}")
@@ -168,27 +184,29 @@ def _scored(model: Path, part: ScorePart, place: Path) -> Found:
         before = _baseline(part.baseline, done.document)
         known = _figure(before, main, "score.baseline")
         loss = known - score
-        text += f", loss {loss:.4f} against the baseline's {known:.4f} ({_certainty(part, done, own)})"
+        certainty, certain = _certainty(part, done, own)
+        text += f", loss {loss:.4f} against the baseline's {known:.4f} ({certainty})"
         if loss > part.max_loss:
             problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {known:.4f}")
-    return _judged(problems, text)
+    return _judged(problems, text, certain=certain)
 
 
-def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore) -> str:
-    """Return the interval of the loss by the same resamples of images on both sides, or why there is none.
+def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore) -> tuple[str, bool]:
+    """Return the interval of the loss by the same resamples of images on both sides, and whether it is within.
 
     Raises:
         UsageProblem: the baseline's predictions are damaged or of other images.
     """
     place = part.baseline
     if not place or not (place / PREDICTIONS).is_file():
-        return f"unpaired, without an interval: the baseline has no {PREDICTIONS}; name its run directory"
+        return f"unpaired, without an interval: the baseline has no {PREDICTIONS}; name its run directory", False
     found, seed = done.document, done.document["settings"].get("seed", 0)
     row = own.against(coco_scores(place, seed, places=found))
     if row.loss_ci95 is None:
-        return "no resample of the images has this figure"
-    doubt = "" if row.loss > part.max_loss or row.keeps(part.max_loss, found["images"]) else "; not certain"
-    return f"paired by image, 95 % interval {row.loss_ci95[0]:.4f} to {row.loss_ci95[1]:.4f}{doubt}"
+        return "no resample of the images has this figure", False
+    certain = row.loss > part.max_loss or row.keeps(part.max_loss, found["images"])
+    doubt = "" if certain else "; not certain"
+    return f"paired by image, 95 % interval {row.loss_ci95[0]:.4f} to {row.loss_ci95[1]:.4f}{doubt}", certain
 
 
 def _figure(found: CocoMetrics, name: str, place: str) -> float:
@@ -216,24 +234,20 @@ def _read_baseline(place: Path) -> tuple[CocoMetrics, Path]:
     return read_document(file, CocoMetrics), file
 
 
-def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
+def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
     done: Finished[BenchArtefacts] = call_command(bench, read_bench_run, str(model), output=place, **part.settings)
     if done.failure:
-        return str(done.failure), done.failure
+        return CheckResult(str(done.failure), done.failure)
     points: dict[tuple[str, str], list[Record]] = {}
     for one in done.document.records:
         points.setdefault((one.work, one.runtime), []).append(one)
     found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
     medians = {f"{work} on {runtime}": median(values) for (work, runtime), values in found.items() if values}
-    unmeasured = [
-        f"{work} on {runtime} was not measured ({points[work, runtime][0].error})"
-        for (work, runtime), values in found.items()
-        if not values
-    ]
     slow = [f"{name} takes {ms:.3f} ms" for name, ms in medians.items() if part.at_most_ms and ms > part.at_most_ms]
-    problems = unmeasured + ([f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else [])
+    problems = [f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else []
     text = "; ".join(f"{name}: {ms:.3f} ms" for name, ms in medians.items())
     doubtful = [one for one in unstable(done.document.records) if len(one["repetitions"]) == one["measured"]]
+    certain = not doubtful
     if doubtful:
         text += f"; unreliable at {counted(len(doubtful), 'point')}: {doubtful[0]['reasons'][0]}"
     if part.baseline:
@@ -241,7 +255,8 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
         compared, failure = called(inspect.unwrap(compare), {"a": part.baseline, "b": place, **given})
         text += f"; against the baseline: {_tally(compared['points'])}"
         problems += [str(failure)] if failure else []
-    return _judged(problems, text)
+        certain = certain and all(one["outcome"] != _UNCLEAR for one in compared["points"])
+    return _judged(problems, text, certain=certain)
 
 
 def _tally(points: list[dict[str, Any]]) -> str:
@@ -251,6 +266,6 @@ def _tally(points: list[dict[str, Any]]) -> str:
     return ", ".join(f"{count} {outcome}" for outcome, count in tally.items()) + unclear
 
 
-def _judged(problems: list[str], text: str) -> Found:
+def _judged(problems: list[str], text: str, *, certain: bool) -> CheckResult:
     said = f"{'; '.join(problems)} ({text})" if problems else text
-    return said, CheckFailed(said) if problems else None
+    return CheckResult(said, CheckFailed(said) if problems else None, certain=certain)

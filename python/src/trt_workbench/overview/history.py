@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_environment, run_document
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, refuse_foreign, write_text
@@ -23,6 +24,7 @@ from trt_workbench.overview.settings import Over
 from trt_workbench.report.page import is_our_page, render
 from trt_workbench.report.sparkline import Spot, sparkline
 from trt_workbench.report.style import file_stem, plots_folder
+from trt_workbench.report.verdict import NOTHING
 
 # Folders of folders of runs, such as `tmp/` itself.
 _DEEPEST = 3
@@ -283,7 +285,9 @@ def _said(history: History) -> list[str]:
             f"From {change.started_at[:10]} on ({where}), {outcome}: {series.name} is {change.ratio:.3f} times the "
             f"level before ({change.low:.3f} to {change.high:.3f}){more}{model}{sure}."
         )
-    return sentences or ["No figure changed for certain."]
+    several = sum(len(series.points) > 1 for series in history.series)
+    none = f"No figure changed for certain, of {counted(several, 'figure')} of several runs." if several else ""
+    return sentences or [none or f"{NOTHING.capitalize()}: no figure is of several runs."]
 
 
 def curve(series: HistorySeries) -> str:

@@ -2,7 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+# A check that could not have failed: nothing was compared with anything else. Grey, exit code 0.
+NOTHING = "nothing to compare"
+NOT_PROVEN = "not proven"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a check was asked for, what of it ran, and what of that could have failed: its badge and its exit code.
+
+    Attributes:
+        asked: how many shapes, points, models or parts.
+        reached: how many of them ran.
+        judged: how many of these could have failed; none where something is compared with itself.
+        wrong: how many failed.
+        unproven: how many questions are open.
+        doubts: how many passed without being certain.
+    """
+
+    asked: int
+    reached: int
+    judged: int
+    wrong: int = 0
+    unproven: int = 0
+    doubts: int = 0
+
+    def word(self, good: str = "passed", bad: str = "failed") -> str:
+        """Return the badge: `good` only where all that was asked for ran, and could have been `bad`."""
+        if self.wrong:
+            return bad
+        if self.unproven or self.reached < self.asked:
+            return NOT_PROVEN
+        if not self.judged:
+            return NOTHING
+        return f"{good}, with doubts" if self.doubts else good
+
+    @property
+    def passed(self) -> bool:
+        """Whether the exit code is 0."""
+        return self.word("", "failed") not in ("failed", NOT_PROVEN)
 
 
 class Headline(NamedTuple):
@@ -46,6 +87,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "not proven",
         "not run",
         "partial",
+        "passed, with doubts",
         "recommended, with doubts",
         "refused by both",
         "simulated",

@@ -193,7 +193,7 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
         show_transcribed(metrics.transcription, console)
     for failure in metrics.failures:
         line(f"FAILED {failure}")
-    line("Passed." if metrics.passed else "Failed.")
+    line(f"{metrics.reach.word().capitalize()}.")
     print_run(console, directory)
 
 

@@ -10,6 +10,7 @@ from trt_workbench.core.artefacts import Status
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.statistics.summary import Summary
 from trt_workbench.core.verification import Mark
+from trt_workbench.report.verdict import Reach
 from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.paced_document import Paced
 from trt_workbench.stream.transcribe.document import Transcribed
@@ -123,6 +124,7 @@ class StreamMetrics(Strict):
     schema_version: Literal[1] = 1
     status: Status
     passed: bool
+    compared_with_itself: bool = False
     failures: list[str]
     notes: list[str] = []
     model: dict[str, Any]
@@ -145,6 +147,12 @@ class StreamMetrics(Strict):
     transcription: Transcribed | None = None
     verification: list[Mark] = []
     shards: dict[str, Any] | None = None
+
+    @property
+    def reach(self) -> Reach:
+        """What of the lanes ran and could have failed: the same model on the same runtime has nothing to fail by."""
+        count = len(self.lanes)
+        return Reach(count, count, 0 if self.compared_with_itself else count, len(self.failures))
 
 
 class TensorRecord(Strict):

@@ -18,8 +18,8 @@ read = reader("metrics.json", StreamMetrics)
 
 def answer(metrics: StreamMetrics) -> Headline:
     """Return what the page of a run says first."""
-    part = "partial" if metrics.status == "partial" else "passed"
-    return Headline(_said(metrics), part if metrics.passed else "failed")
+    part = "partial" if metrics.status == "partial" and metrics.passed else metrics.reach.word()
+    return Headline(_said(metrics), part)
 
 
 def view(metrics: StreamMetrics, directory: Path) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _said(metrics: StreamMetrics) -> list[str]:
         limit = next((gate.limit for gate in lane.gates if gate.gate == "rel_l2_max"), None)
         allowed = "" if limit is None else f"; the limit is {small(limit)}"
         sentences.append(f"{lane.name}: relative L2 at most {small(lane.rel_l2_max)}{allowed}.")
-    return [f"{'Passed' if metrics.passed else 'Failed'}: {sides}.", *sentences]
+    return [f"{metrics.reach.word().capitalize()}: {sides}.", *sentences]
 
 
 def fault_matrix(faults: Faults) -> dict[str, Any]:

@@ -132,6 +132,7 @@ class StreamEvaluation:
         metrics = StreamMetrics(
             status="complete",
             passed=not failures,
+            compared_with_itself=opened.is_compared_with_itself,
             failures=failures,
             notes=[*let_through(opened.marks), *self.notes],
             model=opened.model_record(),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from trt_workbench.core.documents import Open, Strict
 from trt_workbench.quantize import RowScore
+from trt_workbench.report.verdict import Reach
 
 Outcome = Literal[
     "safe", "wrong", "refused", "lower score", "slower", "not proven", "refused by both", "not run", "recorded"
@@ -184,3 +186,9 @@ class Upgrade(Open):
     models: tuple[Upgraded, ...]
     left: tuple[str, ...] = ()
     asked: dict[str, Any] = {}
+
+
+def reach(models: Sequence[Upgraded], left: Sequence[str], *, same: bool) -> Reach:
+    """Return which of the models were compared, and could have become worse: not in one and the same stack."""
+    count = len(models)
+    return Reach(count + len(left), count, 0 if same else count, sum(one.outcome in FAILED for one in models))

@@ -12,7 +12,7 @@ from trt_workbench.core.builds import builds_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.report.verdict import Headline
-from trt_workbench.upgrade.document import FAILED, FILE, Outcome, StackSide, Timed, Upgrade, Upgraded
+from trt_workbench.upgrade.document import FAILED, FILE, Outcome, StackSide, Timed, Upgrade, Upgraded, reach
 
 NONE = "\N{EN DASH}"
 
@@ -24,7 +24,7 @@ def answer(found: Upgrade) -> Headline:
     """Return what the page of a run says first."""
     said = [headline(found), *(f"{one.name}: {sentence(one)}" for one in found.models if sentence(one))]
     known = found.after is not None and (not found.left or _failed(found))
-    return Headline(said, ("safe" if found.passed else "not safe") if known else None)
+    return Headline(said, reach(found.models, found.left, same=found.same).word("safe", "not safe") if known else None)
 
 
 def view(found: Upgrade, directory: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from trt_workbench.upgrade.document import (
     Timed,
     Upgrade,
     Upgraded,
+    reach,
 )
 from trt_workbench.upgrade.resume import FinishedModels, what_decides
 from trt_workbench.upgrade.settings import UpgradeSettings
@@ -122,11 +123,12 @@ class _Pair:
         done = tuple(self._done[name] for name in self._named if name in self._done)
         left = tuple(name for name in self._named if name not in self._done)
         after = self._after.side if self._after else None
+        same = after is not None and is_one(self._before.side, after)
         found = Upgrade(
             before=self._before.side,
             after=after,
-            same=after is not None and is_one(self._before.side, after),
-            passed=not left and not any(one.outcome in FAILED for one in done),
+            same=same,
+            passed=reach(done, left, same=same).passed,
             tolerance=self._settings.tolerance,
             max_loss=self._settings.max_loss,
             models=done,
@@ -356,5 +358,7 @@ def _of_time(settings: UpgradeSettings, timed: Timed | None) -> list[tuple[Outco
         return [("slower", f"Slower by more than {limit(settings.tolerance)}: {text}{tail}.")]
     if timed.outcome == "wrong in B":
         return [("wrong", f"Its outputs were wrong while it was timed: {text}.")]
-    words = {"improvement": "Faster", "cannot tell": "No difference in latency could be shown"}
+    if timed.outcome == "cannot tell":
+        return [("not proven", f"Whether it is slower could not be shown: {text}{tail}.")]
+    words = {"improvement": "Faster"}
     return [("safe", f"{words.get(timed.outcome, 'As fast')}: {text}{tail}.")]

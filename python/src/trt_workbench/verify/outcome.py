@@ -8,6 +8,7 @@ from typing import Any
 
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
+from trt_workbench.report.verdict import Reach
 from trt_workbench.verify.verdict import (
     WrongOutput,
     as_exact,
@@ -138,7 +139,14 @@ def failed_shapes(document: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{row['label']}: {row['reason']}" for row in document["cases"] if row["device_failed"])
 
 
+def reach(document: Mapping[str, Any]) -> Reach:
+    """Return which of the shapes ran, and could have been wrong."""
+    own = [case for case in document["cases"] if not case.get("outside")]
+    ran = sum(case["verdict"] != UNVERIFIED for case in own)
+    judged = 0 if document.get("compared_with_itself") else ran
+    return Reach(len(own), ran, judged, len(document["failures"]), len(document["unproven"]))
+
+
 def run_facts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what run.json says of a verification."""
-    open_questions = document["failures"] or document["unproven"] or failed_shapes(document)
-    return {"passed": not open_questions, "verdict": document["verdict"]}
+    return {"passed": reach(document).passed, "verdict": document["verdict"]}

@@ -12,6 +12,7 @@ from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.verdict import Headline
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
+from trt_workbench.verify.outcome import reach
 from trt_workbench.verify.verdict import share_of_limit
 
 # From the best to the worst: fill, ink and mark of a cell. Not everyone can distinguish the colours.
@@ -36,8 +37,7 @@ def answer(document: VerifyFindings) -> Headline:
     said += [f"Wrong {document['where']}."] if document["where"] else []
     said += map(sentence, document.get("remarks", ()))
     said += [document["shards"]["text"]] if "shards" in document else []
-    open_ = _left_open(document) and document["verdict"] != WRONG
-    return Headline(said, "not proven" if open_ else document["verdict"])
+    return Headline(said, reach(document).word(document["verdict"], WRONG))
 
 
 def view(document: VerifyFindings, directory: Path) -> dict[str, Any]:
