@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from tests.onnx_text import write_onnx
 from tests.texts import refused
@@ -125,3 +126,26 @@ def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
     found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
     with refused(UsageProblem):
         with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+
+
+def test_a_group_that_quantize_keeps_anyway_is_not_advised(tmp_path: Path) -> None:
+    """The command that the page proposes makes another graph than the one without it."""
+    text = """g (float[n,4,8,8] x) => (float[n,4,8,8] y) {
+        [first] a = Conv<pads = [1,1,1,1]>(x, w) r = Relu(a) [inner] b = Conv<pads = [1,1,1,1]>(r, w)
+        s = Relu(b) [last] y = Conv<pads = [1,1,1,1]>(s, w) }"""
+    model = write_onnx(
+        tmp_path / "m.onnx", text, {"w": np.random.default_rng(0).normal(size=(4, 4, 3, 3)).astype("f4")}
+    )
+    data = CalibrationSettings(calibration="random")
+    found = measured(model, data)
+    made: dict[str, set[str]] = {}
+    for name in ("", *(group.name for group in found.groups)):
+        output = tmp_path / f"made-{name}.onnx"
+        placement = PlacementSettings(keep=(name,) if name else ())
+        make_candidate(Model.open(model), "int8", output, calibration=data, placement=placement)
+        graph = onnx.load(output).graph
+        plain = {tensor.name for tensor in graph.initializer}
+        made[name] = {one.name for one in graph.node if one.op_type == "Conv" and one.input[1] not in plain}
+    for group in found.groups:
+        assert (made[group.name] == made[""]) == bool(group.kept)
+    assert {bool(group.kept) for group in found.groups} == {True, False}

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.quantize.planted import PLANTED
 
 from trt_workbench.quantize.document import GroupLoss, Sensitivity
-from trt_workbench.quantize.sensitivity_report import _next
+from trt_workbench.quantize.sensitivity_report import _brings, _next, answer
 from trt_workbench.report.commands import again
 
 
@@ -39,3 +39,10 @@ def test_the_command_after_sensitivity_keeps_what_causes_half_of_the_noise() -> 
     more = found.model_copy(update={"groups": groups})
     assert _next(more, words).endswith(f"--keep first --keep {shlex.quote(PLANTED)}")
     assert _next(found, ["pytest"]) == ""
+    anyway = [groups[0].model_copy(update={"kept": "last layer"}), *groups[1:]]
+    changes = more.model_copy(update={"groups": anyway})
+    assert _next(changes, words).endswith(f"--to int8 --keep {shlex.quote(PLANTED)}")
+    assert _brings(changes).startswith("It keeps 1 more group in fp32: 75 % of the noise that quantize leaves, 10 % of")
+    assert "1 group with 44 % of it stay in fp32 anyway: quantize keeps last layer." in answer(changes).said
+    nothing = more.model_copy(update={"groups": [one.model_copy(update={"kept": "first layer"}) for one in groups]})
+    assert _next(nothing, words) == ""

@@ -124,6 +124,7 @@ class GroupLoss(Strict):
         noise: power of what it changes over the power of what is there, mean over the tensors that are looked at.
         sqnr_db: the same as -10 log10; None where it changes nothing.
         score: None where it was not scored.
+        kept: why `quantize` leaves it in fp32 with the same options, so that `--keep` changes nothing; "" where not.
     """
 
     name: str
@@ -133,6 +134,7 @@ class GroupLoss(Strict):
     noise: NonNegativeFloat
     sqnr_db: FiniteFloat | None
     score: GroupScore | None = None
+    kept: str = ""
 
 
 class Sensitivity(Strict):

@@ -95,10 +95,12 @@ def measure_sensitivity(
         ComponentMissing: ONNX Runtime is absent.
     """
     began = time.monotonic()
-    method, placement = method_of(precision, placement), replace(placement, keep_sensitive=False)
+    method, asked = method_of(precision, placement), placement
+    placement = replace(placement, keep_sensitive=False)
     document, groups = prepare(model)
     shapes = calibrated.shapes if calibrated else {}
     groups = quantisable(document, shapes)
+    anyway = kept_groups(document, groups, precision, asked, model.path)
     left_out = kept_groups(document, groups, precision, placement, model.path)
     free = [group for group in groups if group.name not in left_out]
     if not free:
@@ -135,7 +137,8 @@ def measure_sensitivity(
         free = [group for group in free if group.name not in left_out]
         found = []
         for number, group in enumerate(free):
-            found.append(_loss(group, noise([group])[0], macs, weights))
+            loss = _loss(group, noise([group])[0], macs, weights)
+            found.append(loss.model_copy(update={"kept": anyway.get(group.name, "")}))
             if on_progress:
                 on_progress(number + 1, len(free))
     return Sensitivity(

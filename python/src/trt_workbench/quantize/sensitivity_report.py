@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def view(found: Sensitivity, directory: Path) -> dict[str, Any]:
         "name": Path(found.model).name,
         "picture": draw_groups(found, plots / "groups.svg"),
         "curve": draw_cumulative(found, plots / "cumulative.svg"),
+        "brings": _brings(found),
         "next": _next(found, read_environment(directory).command_line),
     }
 
@@ -48,7 +50,7 @@ def _said(found: Sensitivity) -> list[str]:
     total = sum(group.noise for group in found.groups)
     if not total:
         return [f"No group changes any output in {found.to}."]
-    chosen = _noisiest(found)
+    chosen = _noisiest(found.groups)
     half, shares = len(chosen), sum(group.noise for group in chosen)
     what = f"{half} of {len(found.groups)} groups cause" if half > 1 else "One group causes"
     sentences = [
@@ -56,25 +58,48 @@ def _said(found: Sensitivity) -> list[str]:
         f"{share(sum(group.macs_share for group in chosen))} of the arithmetic."
     ]
     sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
+    free = [group for group in found.groups if not group.kept]
+    if len(free) < len(found.groups):
+        kept = share(1 - sum(group.noise for group in free) / total)
+        sentences.append(
+            f"{counted(len(found.groups) - len(free), 'group')} with {kept} of it stay in fp32 anyway: quantize keeps "
+            f"{', '.join(dict.fromkeys(group.kept for group in found.groups if group.kept))}."
+        )
     if (score := found.groups[0].score) is not None:
         sentences.append(f"{found.groups[0].name} alone in {found.to} costs {score.loss:.4f} of {found.figure}.")
     return sentences
 
 
-def _noisiest(found: Sensitivity) -> list[GroupLoss]:
-    """Return the fewest groups that cause half of the noise; they are in the order of theirs."""
-    noise = list(accumulate(group.noise for group in found.groups))
-    return found.groups[: 1 + next((place for place, sum_ in enumerate(noise) if sum_ >= noise[-1] / 2), -1)]
+def _noisiest(groups: Sequence[GroupLoss]) -> Sequence[GroupLoss]:
+    """Return the fewest groups that cause half of the noise of all; they are in the order of theirs."""
+    noise = list(accumulate(group.noise for group in groups))
+    return groups[: 1 + next((place for place, sum_ in enumerate(noise) if sum_ >= noise[-1] / 2), -1)]
+
+
+def _advised(found: Sensitivity) -> Sequence[GroupLoss]:
+    """Return the groups to keep in fp32: of those that quantize does not keep anyway."""
+    return _noisiest([group for group in found.groups if not group.kept and group.noise > 0])
 
 
 def _next(found: Sensitivity, words: list[str]) -> str:
-    """Return the command that makes the model without its noisiest groups; empty where the command is not known."""
-    if "sensitivity" not in words:
+    """Return the command that makes the model without its noisiest groups; empty where none changes anything."""
+    if "sensitivity" not in words or not _advised(found):
         return ""
     place = words.index("sensitivity")
-    keep = [word for group in _noisiest(found) for word in ("--keep", group.name)]
+    keep = [word for group in _advised(found) for word in ("--keep", group.name)]
     words = [*words[:place], "quantize", *words[place + 1 :]]
     return again(words, ("--to", *_OF_SCORES), ("--to", found.to, *keep))
+
+
+def _brings(found: Sensitivity) -> str:
+    """Say what the command brings, by the noise of single groups."""
+    chosen, free = _advised(found), [group for group in found.groups if not group.kept]
+    gone = sum(group.noise for group in chosen) / (sum(group.noise for group in free) or 1.0)
+    macs = share(sum(group.macs_share for group in chosen))
+    return (
+        f"It keeps {counted(len(chosen), 'more group')} in fp32: {share(gone)} of the noise that quantize leaves, "
+        f"{macs} of the arithmetic."
+    )
 
 
 def draw_cumulative(found: Sensitivity, path: Path) -> Path:
