@@ -180,6 +180,7 @@ FAULTS: dict[str, Fault] = {
     "the last channel": _where_inputs(lambda array: array.ndim == 4 and bool((array[:, -1] < -1.5).any())),
     "only batch 11": _where(lambda _, inputs: _batch(inputs) == 11),
     "only batch 2 and height 6": _where(lambda _, inputs: [one.shape[0::2] for one in inputs.values()] == [(2, 6)]),
+    "one row less": _each(lambda array: array[:, :, 1:]),
     "less exact when long": _less_exact_when_long(1e-2),
     "far less exact when long": _less_exact_when_long(3e-2),
     "rows swapped": _each(_swapped),

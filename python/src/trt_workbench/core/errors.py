@@ -58,6 +58,10 @@ class UsageProblem(WorkbenchError):
     exit_code = 2
 
 
+class Unsupported(UsageProblem):
+    """A backend lacks what a model asks for, which another backend may have."""
+
+
 class ComponentMissing(WorkbenchError):
     """A needed component (a library, a runtime, a tool) is absent or does not fit the others."""
 

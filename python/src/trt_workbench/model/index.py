@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 
 from trt_workbench.model.editing import name_nodes
@@ -98,11 +99,37 @@ def _dtype(element: int) -> str | None:
 _SLIDING = frozenset({"AveragePool", "Conv", "LpPool", "MaxPool"})
 
 
+Sizes = Mapping[str, Sequence[int | str | None]]
+
+
 def empty_tensors(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> set[str]:
     """Return the inner tensors and outputs that have no elements at these input shapes, as shape inference finds them.
 
     A pool or convolution whose kernel is larger than what it slides over makes one; runtimes differ there.
     """
+    sizes = _sizes_at(model, shapes)
+    empty = {name for name, shape in sizes.items() if any(isinstance(dim, int) and dim < 1 for dim in shape)}
+    return (empty - shapes.keys()) | {node.output[0] for node in model.graph.node if _slides_off(node, sizes)}
+
+
+def rounded_sizes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return a clause for each size of a Resize that depends on the type in which it is multiplied by its scale."""
+    sizes, found = _sizes_at(model, shapes), dict[str, None]()
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants |= {node.output[0]: node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"}
+    for node in (node for node in model.graph.node if node.op_type in ("Resize", "Upsample")):
+        scales = constants.get(node.input[min(2, len(node.input) - 1)], onnx.TensorProto(data_type=1, dims=[0]))
+        for size, scale in zip(sizes.get(node.input[0], ()), onnx.numpy_helper.to_array(scales).ravel(), strict=False):
+            known = size if isinstance(size, int) else 0
+            in_doubles, in_fp32 = int(known * float(scale)), int(np.float32(known) * np.float32(scale))
+            if in_doubles != in_fp32:
+                product = f"floor({size} * {scale:g}) of {node.name or node.op_type}"
+                found[f"{product} is {in_doubles} in doubles, {in_fp32} in fp32"] = None
+    return list(found)
+
+
+def _sizes_at(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Sizes:
+    """Return the shapes of all tensors at these input shapes, as far as shape inference finds them."""
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
     del fixed.graph.value_info[:]
@@ -114,16 +141,12 @@ def empty_tensors(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -
     try:
         graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
     except Exception:  # as it fails on graphs that runtimes take
-        return set()
+        return {}
     sizes = {value.name: value_shape(value) or () for value in (*graph.value_info, *graph.input, *graph.output)}
-    sizes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    empty = {name for name, shape in sizes.items() if any(isinstance(dim, int) and dim < 1 for dim in shape)}
-    return (empty - {value.name for value in graph.input}) | {
-        node.output[0] for node in graph.node if _slides_off(node, sizes)
-    }
+    return {**sizes, **{tensor.name: tuple(tensor.dims) for tensor in graph.initializer}}
 
 
-def _slides_off(node: onnx.NodeProto, sizes: Mapping[str, Sequence[int | str | None]]) -> bool:
+def _slides_off(node: onnx.NodeProto, sizes: Sizes) -> bool:
     """Whether a kernel is larger than what it slides over with its pads: inference rounds that up to a size of 1."""
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
     kernel = attributes.get("kernel_shape") or (sizes.get(node.input[1], ())[2:] if node.op_type == "Conv" else ())

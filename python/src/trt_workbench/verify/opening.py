@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.kept_reference import open_reference, record_folder
 from trt_workbench.backends.measure.inputs import with_limits
@@ -22,6 +24,7 @@ from trt_workbench.core.stack import Stack
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
+from trt_workbench.model.index import rounded_sizes
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.verify.data import image_ranges, require_inputs
@@ -225,6 +228,12 @@ class Opened:
         session = open_reference(request.reference, graph.path)
         self._sessions.append(session)
         return LiveReference(request.reference, session)
+
+    def rounded_sizes(self, inputs: Mapping[str, NDArray[Any]]) -> str:
+        """Return the end of a sentence about an output of another shape: sizes that depend on a rounding."""
+        shapes = {name: array.shape for name, array in inputs.items()}
+        found = rounded_sizes(self.graph.proto, shapes) if self.graph else []
+        return f" ({', '.join(found)})" if found else ""
 
     @property
     def state(self) -> dict[str, str]:

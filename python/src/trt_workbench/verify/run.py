@@ -17,7 +17,14 @@ from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
-from trt_workbench.core.errors import BackendFailure, DeviceFailure, DeviceLost, UsageProblem, WorkbenchError
+from trt_workbench.core.errors import (
+    BackendFailure,
+    DeviceFailure,
+    DeviceLost,
+    Unsupported,
+    UsageProblem,
+    WorkbenchError,
+)
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
@@ -241,7 +248,7 @@ class _Run:
         try:
             found = dict(session.run(inputs))
         except UsageProblem as error:
-            if expected is None:
+            if expected is None or isinstance(error, Unsupported):
                 raise
             reason = f"it fails, but the model itself runs: {error}"
             self._fail(case, "all", f"{label} inputs: {reason}", {"inputs": inputs, "expected": expected})
@@ -269,7 +276,7 @@ class _Run:
                 of_output = [one for one in findings if one.output == name]
                 of_precision = {precision: limits[precision][name] for precision in limits}
                 want = expected[name] if expected is not None else None
-                judged[name] = self._judged(name, array, want, of_precision, of_output, rows=rows[name])
+                judged[name] = self._judged(name, array, inputs, want, of_precision, of_output, rows=rows[name])
             if self._yardstick is None or all(row["verdict"] != WRONG for row in judged.values()):
                 break
         wrong = [name for name, row in judged.items() if row["verdict"] == WRONG]
@@ -303,6 +310,7 @@ class _Run:
         self,
         name: str,
         found: NDArray[Any],
+        inputs: Arrays,
         expected: NDArray[Any] | None,
         limits: Mapping[str, Limit],
         properties: list[PropertyResult],
@@ -330,7 +338,8 @@ class _Run:
                     if name in before
                 }
                 how = diagnose(found, expected, own, rows=rows, earlier=earlier)
-                reasons.insert(0, how or own.excess(apart))
+                rounded = self._opened.rounded_sizes(inputs) if apart.shape_differs else ""
+                reasons.insert(0, (how or own.excess(apart)) + rounded)
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
         if overflow:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.backends.base import Availability, SessionOptions, TensorSpec
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.environment import available_processors
-from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, reason_of
+from trt_workbench.core.errors import ComponentMissing, Unsupported, UsageProblem, WorkbenchError, reason_of
 from trt_workbench.core.launcher import package
 from trt_workbench.core.stack import is_chosen
 
@@ -218,5 +218,6 @@ def translated(
         return UsageProblem(f"{what}: its provider in onnxruntime {version} has no option {unknown[1]}: {model}")
     # a bound run raises plain RuntimeErrors
     if type(error).__module__.startswith("onnxruntime") or text.startswith("Error in execution"):
-        return UsageProblem(f"{what} ({text}): {model}")
+        lacks = type(error).__name__ == "NotImplemented"
+        return (Unsupported if lacks else UsageProblem)(f"{what} ({text}): {model}")
     return None

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 from trt_workbench.model.proto import operator_name
 
 
@@ -41,4 +41,4 @@ def refuse_unknown(nodes: Iterable[onnx.NodeProto], known: Collection[str]) -> N
             unknown.setdefault(name, node.name or "(no name)")
     if unknown:
         named = ", ".join(f"{operator} (node {node})" for operator, node in sorted(unknown.items()))
-        raise UsageProblem(f"The torch backend does not support {named}.")
+        raise Unsupported(f"The torch backend does not support {named}.")

@@ -29,7 +29,7 @@ from trt_workbench.backends.torch.onnx_torch.attributes import attribute_value, 
 from trt_workbench.backends.torch.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.backends.torch.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.core.device_errors import device_error, device_message
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported, UsageProblem
 from trt_workbench.model.editing import in_order, inlined
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
@@ -102,7 +102,7 @@ def convert(source: Model, precision: torch.dtype = torch.float32) -> Converted:
             raise failed(f"{device_message(failed, what, str(error))}: {path}") from error
         raise UsageProblem(f"{what} ({type(error).__name__}: {error}): {path}") from error
     except UsageProblem as error:
-        raise UsageProblem(f"{error} Use ort-cpu or ort-cuda, which support all of ONNX. File: {path}") from error
+        raise Unsupported(f"{error} Use ort-cpu or ort-cuda, which support all of ONNX. File: {path}") from error
 
 
 class _Converter:
@@ -165,7 +165,7 @@ class _Converter:
     def _dtype(self, element: int, name: str) -> torch.dtype:
         if element not in TORCH_DTYPES:
             kind = onnx.TensorProto.DataType.Name(element)
-            raise UsageProblem(f"{name} has type {kind}, which the torch backend does not support.")
+            raise Unsupported(f"{name} has type {kind}, which the torch backend does not support.")
         return TORCH_DTYPES[element]
 
     def _convert(self, node: onnx.NodeProto) -> None:
@@ -204,9 +204,7 @@ class _Converter:
 
     def _value(self, name: str) -> Value:
         if name not in self._values:
-            raise UsageProblem(
-                f"{name}, the second or third output of its node, is not supported by the torch backend."
-            )
+            raise Unsupported(f"{name}, the second or third output of its node, is not supported by the torch backend.")
         return self._values[name]
 
     def _argument(self, value: Value, node: onnx.NodeProto, place: int) -> Any:
@@ -308,13 +306,13 @@ class _Converter:
         left_out = self._values[""]
         given = {place: value for place, value in enumerate(inputs) if value is not left_out}
         if refused := [name for place, name in recurrent.REFUSED.items() if place in given]:
-            raise UsageProblem(f"{node.op_type} with {refused[0]} is not supported by the torch backend.")
+            raise Unsupported(f"{node.op_type} with {refused[0]} is not supported by the torch backend.")
         if lacking := [name for place, name in recurrent.NEEDED.items() if place not in given]:
             raise UsageProblem(f"{node.op_type} (node {node.name}) lacks its input {lacking[0]}.")
         weights = []
         for value in (given[place] for place in recurrent.WEIGHTS if place in given):
             if value.constant is None:
-                raise UsageProblem(f"{node.op_type} with computed weights is not supported by the torch backend.")
+                raise Unsupported(f"{node.op_type} with computed weights is not supported by the torch backend.")
             weights.append(to_precision(value.constant, self._precision))
         name = f"recurrent_{len(list(self._root.children()))}"
         self._root.add_module(name, recurrent.Recurrent(node.op_type, attributes, *weights))
@@ -325,7 +323,7 @@ class _Converter:
     def _conditional(self, node: onnx.NodeProto, condition: Value, branches: list[onnx.GraphProto]) -> None:
         """Convert both branches, with what they read as their inputs; sizes stay on the host through them."""
         if any(not value.type.HasField("tensor_type") for graph in branches for value in graph.output):
-            raise UsageProblem(
+            raise Unsupported(
                 f"If (node {node.name}) whose results are not tensors is not supported by the torch backend."
             )
         names = dict.fromkeys(name for graph in branches for name in captured(graph))

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import torch
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 from trt_workbench.core.precision import get
 from trt_workbench.model.proto import kinds_where
 
@@ -71,4 +71,4 @@ def as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(array))
     except TypeError as error:
-        raise UsageProblem(f"Constants of type {array.dtype} are not supported by the torch backend.") from error
+        raise Unsupported(f"Constants of type {array.dtype} are not supported by the torch backend.") from error

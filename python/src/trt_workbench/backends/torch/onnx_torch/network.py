@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trt_workbench.backends.torch.onnx_torch.dtypes import rounded_once
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 
 Ints = Sequence[int]
 _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -106,7 +106,7 @@ def max_pool(
 ) -> Tensor:
     """Greatest value of each window."""
     if outputs > 1:
-        raise UsageProblem("MaxPool with its second output, the indices, is not supported by the torch backend.")
+        raise Unsupported("MaxPool with its second output, the indices, is not supported by the torch backend.")
     rank = len(kernel_shape)
     strides, dilations = list(strides or [1] * rank), list(dilations or [1] * rank)
     before, after = _pads(auto_pad, pads, x.shape[2:], kernel_shape, strides, dilations)
@@ -132,7 +132,7 @@ def average_pool(
     rank = len(kernel_shape)
     strides = list(strides or [1] * rank)
     if dilations and any(dilation != 1 for dilation in dilations):
-        raise UsageProblem("AveragePool with dilations is not supported by the torch backend.")
+        raise Unsupported("AveragePool with dilations is not supported by the torch backend.")
     before, after = _pads(auto_pad, pads, x.shape[2:], kernel_shape, strides, [1] * rank)
     pool = _AVERAGE_POOLS[rank]
     if before == after and all(2 * pad <= extent for pad, extent in zip(before, kernel_shape, strict=True)):
@@ -196,7 +196,7 @@ def batch_normalization(
 ) -> Tensor:
     """Batch normalisation at inference."""
     if training_mode:
-        raise UsageProblem("BatchNormalization in training mode is not supported by the torch backend.")
+        raise Unsupported("BatchNormalization in training mode is not supported by the torch backend.")
     return F.batch_norm(x, mean, var, scale, bias, training=False, eps=epsilon)
 
 
@@ -274,7 +274,7 @@ def dropout(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """At inference, the input itself and a mask that drops no element."""
     if training:
-        raise UsageProblem("Dropout in training mode is not supported by the torch backend.")
+        raise Unsupported("Dropout in training mode is not supported by the torch backend.")
     return x if outputs == 1 else (x, torch.ones_like(x, dtype=torch.bool))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trt_workbench.backends.torch.onnx_torch.dtypes import TORCH_DTYPES, rounded_once
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 
 
 def _quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, **more: Any) -> Tensor:
@@ -42,7 +42,7 @@ def _along(values: Tensor, x: Tensor, axis: int) -> Tensor:
 
 def _no_blocks(operator: str, attributes: dict[str, Any]) -> None:
     if attributes.get("block_size"):
-        raise UsageProblem(f"The torch backend does not support {operator} with blocks.")
+        raise Unsupported(f"The torch backend does not support {operator} with blocks.")
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {"QuantizeLinear": rounded_once(_quantize), "DequantizeLinear": _dequantize}

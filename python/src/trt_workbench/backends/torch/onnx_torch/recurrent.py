@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 
 # By operator the places of PyTorch's gates among ONNX's: i, o, f, c of LSTM; z, r, h of GRU.
 _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -103,10 +103,10 @@ def _activation(kind: str, attributes: Mapping[str, Any], directions: int) -> st
     """Return the activation of an RNN, "" of others. Raises UsageProblem for what PyTorch does not have."""
     for name in _WITHOUT_COUNTERPART:
         if attributes.get(name):
-            raise UsageProblem(f"{kind} with {name} is not supported by the torch backend.")
+            raise Unsupported(f"{kind} with {name} is not supported by the torch backend.")
     usual = _ACTIVATIONS[kind]
     given = tuple(one.lower() for one in attributes.get("activations", usual * directions))
     allowed = [usual * directions, *([("relu",) * directions] if kind == "RNN" else [])]
     if given not in allowed:
-        raise UsageProblem(f"{kind} with the activations {', '.join(given)} is not supported by the torch backend.")
+        raise Unsupported(f"{kind} with the activations {', '.join(given)} is not supported by the torch backend.")
     return given[0] if kind == "RNN" else ""

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 
 _TAPS = (-1, 0, 1, 2)
 
@@ -96,9 +96,9 @@ def resize(
         or coordinate_transformation_mode == "tf_crop_and_resize"
     ):
         how = f"{mode}, {coordinate_transformation_mode}, antialias={antialias}"
-        raise UsageProblem(f"Resize with {how} is not supported by the torch backend.")
+        raise Unsupported(f"Resize with {how} is not supported by the torch backend.")
     if keep_aspect_ratio_policy != "stretch":
-        raise UsageProblem(
+        raise Unsupported(
             f"Resize with keep_aspect_ratio_policy {keep_aspect_ratio_policy} is not supported by the torch backend."
         )
     chosen = [axis % x.ndim for axis in axes] if axes is not None else list(range(x.ndim))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import Unsupported
 
 # By rank of the input: the modes of both names, of opset 16 and of opset 20.
 _MODES = {
@@ -37,7 +37,7 @@ def grid_sample(
     chosen = _MODES.get(x.ndim, {}).get(mode)
     if chosen is None or padding_mode not in _PADDINGS or not x.is_floating_point():
         how = f"mode {mode}, padding_mode {padding_mode}, {x.ndim} dimensions of {str(x.dtype).removeprefix('torch.')}"
-        raise UsageProblem(f"GridSample with {how} is not supported by the torch backend.")
+        raise Unsupported(f"GridSample with {how} is not supported by the torch backend.")
     # places of a half type are not exact to a pixel; torch has no kernel for it on every device either
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     corners = bool(align_corners)
