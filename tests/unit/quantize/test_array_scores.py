@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
@@ -74,7 +75,8 @@ def test_figures_are_those_of_the_definition(model: Path) -> None:
         WEIGHTS,
     )
     found = array_scores(score(other, "twice", model, baseline), "cosine", 0)
-    assert found.value == pytest.approx(1)
+    assert found.figures["cosine"] == pytest.approx(1)
+    assert found.value == pytest.approx(0.5)  # a wrong scale counts
     assert found.figures["relative_l2"] == pytest.approx(1)
     assert found.figures["top1"] == 1
     negative = write_onnx(
@@ -195,3 +197,51 @@ def test_outputs_without_a_number_have_no_score(tmp_path: Path) -> None:
     )
     with refused(UsageProblem):
         score(empty, "base")
+
+
+def test_the_cosine_sees_a_wrong_scale(model: Path) -> None:
+    """Halved outputs point the same way: their cosine is 1."""
+    halved = write_onnx(
+        model.with_name("n.onnx"),
+        TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Mul(t, half)"),
+        WEIGHTS | {"half": np.float32(0.5)},
+    )
+    baseline = score(model, "base")
+    own = array_scores(baseline, "cosine", 0)
+    made = array_scores(score(halved, "halved", model, baseline), "cosine", 0).against(own)
+    assert made.figures["cosine"] == pytest.approx(1)
+    assert made.loss == pytest.approx(0.125)
+    assert not made.keeps(0.005, 30)
+
+
+@pytest.mark.parametrize(
+    ("far", "is_guess"),
+    [(100.0, True), (20.0, True), (0.0, False)],
+)
+def test_a_score_that_cannot_tell_from_the_mean_answer_decides_nothing(far: float, is_guess: bool, model: Path) -> None:
+    """Outputs that are nearly the same for every input: the mean of them loses less than any bound."""
+    text = TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Add(t, far)")
+    other = write_onnx(model.with_name("n.onnx"), text, WEIGHTS | {"far": np.full(10, far * 10, np.float32)})
+    found = array_scores(score(other, "base"), "cosine", 0)
+    assert (found.against(None).guess is not None) == is_guess
+    assert found.guess is not None
+    assert bool(found.against(None).as_good_as_guessing) == is_guess
+
+
+def test_classes_that_are_the_same_for_every_input_are_a_guess(model: Path) -> None:
+    text = TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Add(t, far)")
+    other = write_onnx(model.with_name("n.onnx"), text, WEIGHTS | {"far": np.eye(10, dtype=np.float32)[0] * 1000})
+    found = array_scores(score(other, "base"), "top1", 0)
+    assert (found.guess, found.against(None).guess) == (1, 1)
+    assert array_scores(score(model, "plain"), "top1", 0).against(None).guess is None
+
+
+def test_a_search_by_a_score_that_is_a_guess_is_refused(model: Path) -> None:
+    text = TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Add(t, far)")
+    other = write_onnx(model.with_name("n.onnx"), text, WEIGHTS | {"far": np.full(10, 1e4, np.float32)})
+    result = trtw(
+        "quantize", other, "--to", "int8", "--calibration", model.parent / "data.npy", "--keep-score", "0.005",
+        "--output", model.with_name("made.onnx"),
+    )  # fmt: skip
+    assert (result.exit_code, "as good as guessing" in result.stderr) == (2, True)
+    assert not model.with_name("made.onnx").exists()

@@ -64,7 +64,9 @@ def test_the_planted_group_is_left_alone_and_the_bound_holds(tmp_path: Path) -> 
             outputs.append(session.run({"x": held_out})["z"].reshape(12, -1).astype(np.float64))
     product = (outputs[0] * outputs[1]).sum(axis=1)
     cosine = product / np.linalg.norm(outputs[0], axis=1) / np.linalg.norm(outputs[1], axis=1)
-    assert 1 - cosine.mean() == pytest.approx(chosen.loss, rel=1e-3)
+    apart = np.linalg.norm(outputs[1] - outputs[0], axis=1) / np.linalg.norm(outputs[0], axis=1)
+    like = np.minimum(cosine, 1 - apart**2 / 2)
+    assert 1 - like.mean() == pytest.approx(chosen.loss, rel=1e-3)
     assert chosen.loss <= BOUND
 
 
@@ -89,6 +91,13 @@ def test_it_is_the_same_again_by_its_seed(tmp_path: Path) -> None:
         folder.mkdir()
     first, second = (plain(search(folder).run()) for folder in folders)
     assert first == second
+
+
+def alike(found: Any, expected: Any) -> tuple[float, ...]:
+    """Stand in for the agreement of classes, which images do not have."""
+    return tuple(
+        float(np.abs(one - other).max() < np.abs(other).max() / 2) for one, other in zip(found, expected, strict=True)
+    )
 
 
 def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +125,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     again = search(tmp_path).run()
     assert made[5:] == [1]
     assert plain(again) == plain(found)
-    monkeypatch.setattr("trt_workbench.quantize.figures._top1", lambda found, _: (1.0,) * len(found))  # of images
+    monkeypatch.setattr("trt_workbench.quantize.figures._top1", alike)  # of images
     search(tmp_path, score="top1").run()
     assert made[6:7] == [0]  # another score is another trial
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
@@ -50,6 +50,8 @@ class SampleScores(Strict):
         kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
         tokens: how many next tokens each sample has.
         words: how many there are to choose each of them from; 0 of earlier releases.
+        guesses: cosine and top1 of the baseline's mean outputs for every sample, or of those of another sample, the
+            better of both: a score hardly better decides nothing. Empty of one sample, and in earlier releases.
         call_ms: median time of a call, milliseconds; None of earlier releases.
     """
 
@@ -62,6 +64,7 @@ class SampleScores(Strict):
     kl: tuple[FiniteFloat, ...] = ()
     tokens: int = 0
     words: int = 0
+    guesses: dict[str, FiniteFloat] = Field(default_factory=dict)
     call_ms: FiniteFloat | None = None
 
 
@@ -152,9 +155,11 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
     elif figure == "perplexity":
         raise UsageProblem(NO_LOGITS)
     values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
+    if figure == "cosine":  # which does not see a wrong scale
+        values = _with_scale(values, np.asarray(found.relative_l2))
     drawn = draw_counts(len(values), seed) @ values / len(values)
     return ResampledScore(
-        value=means[figure],
+        value=float(np.mean(values)) if figure == "cosine" else means[figure],
         resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
         samples="\n".join(found.names),
         count=len(values),
@@ -162,7 +167,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
         counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
         worse="grows" if figure == "perplexity" else "falls",
         call_ms=found.call_ms,
-        guess=found.words or None if figure == "perplexity" else None,
+        guess=found.words or None if figure == "perplexity" else found.guesses.get(figure),
     )
 
 
@@ -201,13 +206,36 @@ def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDAr
         for one in (found, expected)
     )
     each, first = compare_rows(ours, theirs), floats[0]
+    of_first = expected[first].reshape(len(names), -1)
+    guesses: dict[str, list[Any]] = {
+        "cosine": [
+            _with_scale(one.likeness, one.rel_l2) for one in (compare_rows(guess, theirs) for guess in _guesses(theirs))
+        ],
+        "top1": [_top1(guess.reshape(expected[first].shape), expected[first]) for guess in _guesses(of_first)],
+    }
     return SampleScores(
         names=list(names),
         cosine=each.likeness.tolist(),
         relative_l2=np.minimum(each.rel_l2, 1e9).tolist(),
         top1=_top1(found[first], expected[first]),
         **_of_tokens(found[first], expected[first], ids),
+        guesses={
+            name: max(float(np.mean(one)) for one in several)
+            for name, several in guesses.items()
+            if len(names) > 1 and len(several[0])
+        },
     )
+
+
+def _guesses(answers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return what answers without a look at the samples, [samples, elements]: the mean of all, and another sample's."""
+    return np.broadcast_to(answers.mean(axis=0), answers.shape), np.roll(answers, 1, axis=0)
+
+
+def _with_scale(cosine: NDArray[Any], relative_l2: NDArray[Any]) -> NDArray[Any]:
+    """Return the cosine, or 1 - e^2 / 2 of the distance e where that is less: the same but for a wrong scale."""
+    found: NDArray[Any] = np.minimum(cosine, np.maximum(1 - relative_l2**2 / 2, -1))
+    return found
 
 
 def _is_broken(found: NDArray[Any], expected: NDArray[Any]) -> bool:

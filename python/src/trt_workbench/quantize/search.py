@@ -114,6 +114,8 @@ class Search:
             times = layer_times(self.settings.profile, names) if self.settings.profile else None
             self._order = [group.name for group in ranked(sensitivity.groups, times)]
             self._baseline = self._score(self._scorer, self.model.path, "float", None)
+            if told := self._baseline.against(None).as_good_as_guessing:
+                raise UsageProblem(f"{self._scorer.figure} of the float model is {self._baseline.value:.4f}, {told}.")
             self._seen_baseline = self._score(self._seen, self.model.path, "float-seen", None)
             self.note(
                 f"{self._scorer.figure} of the float model: {self._baseline.value:.4f} on {self._baseline.count} "
