@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.texts import held
 
@@ -101,11 +102,9 @@ def test_a_gate_that_few_samples_pass_says_so_and_fails_where_certainty_is_asked
     assert (found.passed, found.certain, found.rows) == (True, False, ["int8 on trt"])
     held(found.text)
     assert not gate([BASE, loose], ["AP"], "images", 0.005, samples, certain=True).passed
-    # without any width nothing is certain before 3 / samples is within the bound
+    # without any width nothing is certain before 3.7 / samples is within the bound
     alike = row("int8", 0.0, 0.0, None, certain=False)
-    assert (
-        f"up to {3 / samples if samples > 3 else 1:.4f}" in gate([BASE, alike], ["AP"], "images", 0.005, samples).text
-    )
+    assert f"up to {min(1, -np.log(0.025) / samples):.4f}" in gate([BASE, alike], ["AP"], "images", 0.005, samples).text
 
 
 @pytest.mark.parametrize(("name", "value", "guess"), [("AP", 0.0, 0.0), ("WER", 1.2, 1.0), ("WER", 0.0, None)])

@@ -206,12 +206,13 @@ def test_a_part_of_an_evaluation_and_an_engine_let_through_are_no_whole_result(m
 
 
 def test_what_did_not_pass_is_said_first(tmp_path: Path) -> None:
-    gate = {"schema_version": 1, "model": "m.onnx", "passed": False, "checks": []}
+    check = {"name": "score", "passed": False, "exit_code": 1, "text": "", "report": None, "seconds": 1}
+    gate = {"schema_version": 1, "model": "m.onnx", "passed": False, "checks": [check]}
     runs = [write_bench(tmp_path / "bench"), write_run(tmp_path / "night", "gate", gate=gate)]
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     assert '<section class="verdict bad">' in page
     assert '<p class="first wrap">1 of 2 runs did not pass: gate: failed.</p>' in page
-    runs.append(write_run(tmp_path / "day", "gate", gate=gate | {"passed": True}))
+    runs.append(write_run(tmp_path / "day", "gate", gate=gate | {"passed": True, "checks": [check | {"passed": True}]}))
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     assert '<p class="first wrap">1 of 3 runs did not pass: gate night: failed.</p>' in page
 

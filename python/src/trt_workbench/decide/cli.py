@@ -45,7 +45,7 @@ def decide(
     """Score and time every precision of a model; recommend one.
 
     Candidates are made in every precision and run on every runtime available here. Exit code 1 if no lower precision
-    (simulated ones aside) keeps the score within --max-loss, with --certain for certain: CI can gate a precision with
+    (simulated ones aside) keeps the score within --max-loss, with --certain 95 % sure: CI can gate a precision with
     one command.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)

@@ -140,7 +140,7 @@ class ScoreGate(Strict):
     """Whether a lower precision keeps the score, which is the exit code.
 
     Attributes:
-        passed: whether one does, for certain if that was requested.
+        passed: whether one does, 95 % sure if that was requested.
         certain: whether the whole interval of the loss of one is within the bound.
         rows: names of those that keep the score and count.
         text: the same in a sentence.

@@ -11,7 +11,6 @@ from trt_workbench.core.precision import known
 from trt_workbench.core.sizes import sized
 from trt_workbench.core.statistics.bootstrap import (
     LEAST_UNITS,
-    largest_loss,
     units_alike_to_show,
     units_to_show,
     unseen_share,
@@ -105,7 +104,7 @@ def gate(
         text = f"No lower precision{real} keeps {bound}{_not_counted(within)}{_lost(ran, keep, max_loss)}."
     elif sure:
         keeps = "keeps" if len(sure) == 1 else "keep"
-        text = f"{', '.join(row.label for row in sure)} {keeps} {bound} for certain ({number})."
+        text = f"{', '.join(row.label for row in sure)} {keeps} {bound}, 95 % sure ({number})."
     else:
         best = min(counting, key=lambda row: _largest(row, keep, samples)[0])
         largest, figure = _largest(best, keep, samples)
@@ -113,7 +112,7 @@ def gate(
         why = f"with {number} {what} may be up to {_signed(largest)}"
         if largest <= max_loss:
             why = f"{number} of the {LEAST_UNITS} that an interval needs"
-        text = f"{best.label} keeps {bound} on these {unit}, but not for certain: {why}."
+        text = f"{best.label} keeps {bound} on these {unit}, but that is not 95 % sure: {why}."
     return ScoreGate(passed=bool(sure if certain else counting), certain=bool(sure), rows=names, text=text)
 
 
@@ -148,10 +147,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _largest(row: DecisionRow, keep: Sequence[str], samples: int) -> tuple[float, str]:
     """Return how much a row may lose of which score, by the intervals; see `largest_loss`."""
-    return max(
-        (max(one.loss, largest_loss(one.loss_ci95, samples)) if one.loss_ci95 else one.loss, name)
-        for name, one in row.kept(keep).items()
-    )
+    return max((max(one.loss, one.largest(samples)), name) for name, one in row.kept(keep).items())
 
 
 def _nothing(rows: Sequence[DecisionRow], baseline: DecisionRow) -> str:
@@ -182,7 +178,7 @@ def _within(row: DecisionRow) -> bool:
 
 
 def _beats(row: DecisionRow, baseline: DecisionRow | None) -> bool:
-    """Whether a row is faster for certain than the baseline on the same runtime, by the interval of its speed-up."""
+    """Whether a row is shown to be faster than the baseline on the same runtime, by the interval of its speed-up."""
     if baseline is None or row is baseline or row.backend != baseline.backend or row.speed is None:
         return False
     return row.speed.rank is not None and (row.speed.speed_up_low or 0.0) > 1
@@ -300,20 +296,20 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
     if ends is None:
         return f"{text}."
     room = max_loss - score.loss
-    if largest_loss(ends, samples) <= max_loss:
+    if score.largest(samples) <= max_loss:
         return f"{text}: an interval needs at least {LEAST_UNITS}."
     if score.is_widthless:
         text += ": none differs from the others, so the interval has no width, but up to "
         text += f"{share(unseen_share(samples), 1)} of other {task.unit} may differ"
     else:
-        text += f": the interval reaches {_signed(ends[1])}"
+        text += f": the loss may be up to {_signed(score.largest(samples))}"
     if room > 0:
         if score.is_widthless:
             needed = units_alike_to_show(room)
         elif score.counted:  # of a share the interval is not symmetric
             needed = units_to_show(score.loss, max_loss)
         else:
-            needed = samples * ((ends[1] - score.loss) / room) ** 2
+            needed = samples * ((score.largest(samples) - score.loss) / room) ** 2
         text += f"; about {_round_up(needed):,} would if the loss stays the same"
     return f"{text}."
 

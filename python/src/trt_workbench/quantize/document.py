@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.statistics.bootstrap import is_certain
+from trt_workbench.core.statistics.bootstrap import is_certain, largest_loss
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.model.low_precision.kinds import Method
 
@@ -72,11 +72,15 @@ class RowScore(Strict):
     def keeps(self, bound: float, count: int) -> bool:
         """Return whether it shows that the loss is at most `bound`, given how many samples it is over.
 
-        The whole interval counts; of one without width, with a margin for unseen samples (`is_certain`).
+        The whole interval counts, with a margin for samples that were not seen (`largest_loss`).
         """
         if self.loss_ci95 is None:
             return self.loss == 0
         return self.loss <= bound and is_certain(self.loss_ci95, count, bound, counted=self.counted)
+
+    def largest(self, count: int) -> float:
+        """Return what the loss is at most, given how many samples it is over, as `keeps` has it."""
+        return largest_loss(self.loss_ci95, count, counted=self.counted) if self.loss_ci95 else self.loss
 
     def among(self, scores: Sequence[RowScore]) -> RowScore:
         """Return it with intervals from the lowest to the highest end of several scores, such as of several builds."""

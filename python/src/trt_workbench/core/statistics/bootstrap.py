@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 # So many standard deviations on both sides hold that share of a normal distribution.
 _DEVIATIONS = 1.959964
-_OF_THREE = 3
+_OF_NONE = -math.log(0.025)
+# The margin of an interval of one unit, as a share of its width; of many units, in units, and how much more of few.
+_OF_ONE, _OF_MANY, _OF_FEW, _FEW = 0.95, 1.5, 2.5, 5.0
 LEAST_UNITS = 30
 """From so many units on, resamples show how uncertain a score is."""
 RESAMPLES = 1000
@@ -50,34 +52,47 @@ def share_interval(share: float, units: int) -> tuple[float, float]:
 
 
 def unseen_share(units: int) -> float:
-    """Return what share of all units may be unlike those that were seen and all alike, with 95 % confidence.
+    """Return what share of all units may be unlike those that were seen and all alike, being 97.5 % sure.
 
-    The rule of three: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, JAMA 1983.
+    Clopper and Pearson's upper limit of none, in Poisson's form: the rule of three with the tail of a 95 % interval.
     """
-    return min(1.0, _OF_THREE / units)
+    return min(1.0, _OF_NONE / units)
 
 
-def largest_loss(ends: tuple[float, float], units: int) -> float:
-    """Return the upper end of an interval over units; of one without width, with what the units may not show."""
-    return ends[1] + (unseen_share(units) if ends[0] == ends[1] else 0.0)
+def largest_loss(ends: tuple[float, float], units: int, *, counted: bool = False) -> float:
+    """Return what a loss is at most, being 97.5 % sure, from its interval over resamples of units.
+
+    Resamples know no unit that was not drawn: with few units that lose, the upper end of their interval lies below the
+    truth too often (16 % of 80 units, of which 4 % lose). A margin is added that shrinks as the interval has more units
+    in it; of an interval without width it is `unseen_share`.
+
+    Args:
+        ends: of the 95 % interval.
+        units: that it is over.
+        counted: whether it is a share's own interval (`share_interval`), which is wide enough for any number of units.
+    """
+    if counted:
+        return ends[1]
+    seen = (ends[1] - ends[0]) * units  # the width, in units
+    margin = _OF_NONE if seen == 0 else min(_OF_ONE * seen, _OF_MANY + _OF_FEW * math.exp(-seen / _FEW))
+    return ends[1] + min(1.0, margin / units)
 
 
 def is_certain(ends: tuple[float, float], units: int, bound: float, *, counted: bool = False) -> bool:
-    """Return whether an interval shows that a loss is at most `bound`.
+    """Return whether an interval shows that a loss is at most `bound`, being 97.5 % sure.
 
     Args:
         ends: of the interval.
-        units: that it is over. Fewer than 30 may all be alike where a tenth of all is not (`unseen_share`), and their
-            resamples show nothing of it.
+        units: that it is over. Fewer than 30 show too little of what others are like.
         bound: of the loss.
-        counted: whether it is a share's own interval (`share_interval`), which is wide enough for any number of units.
+        counted: as of `largest_loss`.
     """
-    return (counted or units >= LEAST_UNITS) and largest_loss(ends, units) <= bound
+    return (counted or units >= LEAST_UNITS) and largest_loss(ends, units, counted=counted) <= bound
 
 
 def units_alike_to_show(share: float) -> float:
     """Return how many units, all alike, show that at most a share of all is unlike them."""
-    return _OF_THREE / share
+    return _OF_NONE / share
 
 
 def units_to_show(share: float, bound: float) -> float:
