@@ -13,6 +13,9 @@ from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.stream.transcribe.document import Score
 
+# Left and right quotation mark, modifier letters, prime, fullwidth: what stands for an apostrophe.
+_APOSTROPHES = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u02b9\u2032\uff07\u00b4"), "'")
+
 
 class Errors(NamedTuple):
     """How a text differs from the right one, in words or other parts: the fewest edits."""
@@ -44,10 +47,16 @@ def errors_between(right: Sequence[str], found: Sequence[str]) -> Errors:
     return Errors(edits - deletions - insertions, deletions, insertions)
 
 
+def one_form(text: str) -> str:
+    """Return a text in one of the forms that look the same: composed letters, straight apostrophes, single blanks."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(_APOSTROPHES).split())
+
+
 def normalized(text: str) -> str:
-    """Return a text without case and punctuation; apostrophes stay."""
-    kept = (one if one == "'" or not unicodedata.category(one).startswith("P") else " " for one in text.casefold())
-    return " ".join("".join(kept).split())
+    """Return a text in one form, without case and punctuation; apostrophes within words stay."""
+    plain = one_form(one_form(text).casefold())  # whose case may be decomposed again
+    kept = (one if one == "'" or not unicodedata.category(one).startswith("P") else " " for one in plain)
+    return " ".join(filter(None, (word.strip("'") for word in "".join(kept).split())))
 
 
 class Rates:

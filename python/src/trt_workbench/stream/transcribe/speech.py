@@ -23,7 +23,7 @@ from trt_workbench.stream.input import require_rate, signal_of_audio
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
 from trt_workbench.stream.settings import AT_ONCE
-from trt_workbench.stream.transcribe.error_rate import Errors, errors_between, normalized
+from trt_workbench.stream.transcribe.error_rate import Errors, errors_between, normalized, one_form
 from trt_workbench.stream.transcribe.hearing import Ear, Heard
 from trt_workbench.stream.transcribe.manifest import Utterance
 
@@ -140,7 +140,7 @@ class Speech:
 
     def plain(self, text: str) -> str:
         """Return a text as it is compared."""
-        return normalized(text) if self.asked.plain_texts else " ".join(text.split())
+        return normalized(text) if self.asked.plain_texts else one_form(text)
 
     def text(self, tokens: Sequence[Token], *, faulty: bool = False) -> str:
         """Return what tokens write, as it is compared. Raises UsageProblem as `Vocabulary.text`."""
