@@ -114,6 +114,20 @@ def test_results_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
         convert(Model.open(tmp_path / "m.onnx"))
 
 
+def test_types_of_a_branchs_results_may_be_left_out(tmp_path: Path) -> None:
+    """As PyTorch's scripted LSTM in Silero VAD leaves them out."""
+    model = parse_onnx(graph(f"y = If(c) <{PLAIN}>", "float[N,3] x, bool c"), CONSTANTS)
+    for attribute in model.graph.node[0].attribute:
+        attribute.g.output[0].ClearField("type")
+    onnx.save(model, tmp_path / "m.onnx")
+    converted = convert(Model.open(tmp_path / "m.onnx"))
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    for condition, want in ((True, x * 0.5), (False, np.abs(x))):
+        with torch.inference_mode():
+            (found,) = converted.module(torch.from_numpy(x), torch.tensor(condition))
+        np.testing.assert_array_equal(found.numpy(), want)
+
+
 def test_in_a_half_type_and_compiled(tmp_path: Path) -> None:
     text = graph(f"{SIZE} c = Equal(n, two) y = If(c) <{PLAIN}>")
     path = write_onnx(tmp_path / "m.onnx", text, CONSTANTS)

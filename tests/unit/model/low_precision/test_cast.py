@@ -202,6 +202,14 @@ def test_a_convolution_without_a_bf16_form_is_named(tmp_path: Path) -> None:
     assert result.kept == {"c": "Conv has no form in bf16 in operator set 17"}
 
 
+@pytest.mark.parametrize("opset", [13, 16, 17])
+def test_an_identity_is_cast_though_newer_ones_take_sequences_too(opset: int, tmp_path: Path) -> None:
+    text = "g (float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) [same] b = Identity(a) y = Relu(b) }"
+    result = lowered(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4)), opset=opset))
+    assert result.kept == {}
+    assert input_types(result.model)["same"] == [TensorProto.FLOAT16]
+
+
 def test_what_cannot_be_cast_is_refused(tmp_path: Path) -> None:
     text = "g (float[2,4] x) => (float[2,4] y) { y = MatMul(x, w) }"
     old = Model.open(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4)), opset=11)).load()

@@ -73,7 +73,7 @@ class NodeTypes:
     """The types that a node's tensors may have.
 
     Attributes:
-        known: whether ONNX knows the operator and it takes only tensors.
+        known: whether ONNX knows the operator and it can take and make tensors alone.
     """
 
     def __init__(self, node: onnx.NodeProto, opset: int) -> None:
@@ -98,7 +98,8 @@ class NodeTypes:
         self._kinds = [one.type_str for one in schema.outputs]
         given = {one.type_str for one in schema.inputs}
         self._free = [one not in given for one in self._kinds]
-        self.known = all(kind.startswith("tensor(") for kinds in (*self._inputs, *self._outputs) for kind in kinds)
+        # Identity, of newer sets, takes sequences too; what takes or makes nothing else has no form in another type
+        self.known = all(any(kind.startswith("tensor(") for kind in kinds) for kinds in (*self._inputs, *self._outputs))
 
     def input_may_be(self, place: int, low: int) -> bool:
         """Whether an input may be of the type `low`; further inputs are as the last."""

@@ -322,7 +322,10 @@ class _Converter:
 
     def _conditional(self, node: onnx.NodeProto, condition: Value, branches: list[onnx.GraphProto]) -> None:
         """Convert both branches, with what they read as their inputs; sizes stay on the host through them."""
-        if any(not value.type.HasField("tensor_type") for graph in branches for value in graph.output):
+        # types of inner results may be left out; a branch that makes a sequence fails at the node that does
+        if any(
+            value.type.WhichOneof("value") not in (None, "tensor_type") for graph in branches for value in graph.output
+        ):
             raise Unsupported(
                 f"If (node {node.name}) whose results are not tensors is not supported by the torch backend."
             )
