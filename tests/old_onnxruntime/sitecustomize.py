@@ -1,8 +1,8 @@
 """Lets ONNX Runtime 1.17 to 1.23 stand in for the pinned one, in every process that has this folder in PYTHONPATH.
 
 For runs on a GPU with TensorRT 8.6.0, the newest whose libraries can be had, which only these versions link:
-`PYTHONPATH=tests/old_onnxruntime trtw eval-coco --backend ort-trt`. Python imports a `sitecustomize` when it starts, so
-workers have it, too. Where nodes were placed, which these versions tell nobody, is read from their log.
+`PYTHONPATH=tests/old_onnxruntime trtw eval-coco --backend ort-trt`. Python imports a `sitecustomize` when it starts, in
+workers, too. Where nodes were placed, which these versions tell nobody, is read from their log.
 """
 
 import importlib.abc
@@ -25,8 +25,7 @@ os.environ.setdefault("TRTW_STACK", "")  # versions of a stack are the user's ch
 
 @contextmanager
 def stderr_in(file: TextIO) -> Iterator[None]:
-    kept = os.dup(2)
-    os.dup2(file.fileno(), 2)
+    kept, _ = os.dup(2), os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
@@ -63,8 +62,7 @@ def adapt(ort: Any) -> None:
         def __init__(self, model: Any, config: Any = None, providers: Any = (), **more: Any) -> None:
             self._groups: list[tuple[str, list[Any]]] = []
             asked = [(one, {}) if isinstance(one, str) else one for one in providers]
-            late = ("use_tf32",) if is_117 else ()
-            taken = [(name, {k: v for k, v in one.items() if k not in late}) for name, one in asked]
+            taken = [(name, {k: v for k, v in one.items() if not (is_117 and k == "use_tf32")}) for name, one in asked]
             path = os.fspath(model) if isinstance(model, os.PathLike) else model
             if config is None or not is_recorded(config):
                 super().__init__(path, config, providers=taken, **more)
@@ -79,8 +77,8 @@ def adapt(ort: Any) -> None:
                 finally:
                     config.log_severity_level = severity
                 log.seek(0)
-                read = onnx.load_from_string if isinstance(path, bytes) else onnx.load
-                self._nodes = [node for node in read(path).graph.node if node.op_type != "Constant"]
+                graph = (onnx.load_from_string if isinstance(path, bytes) else onnx.load)(path).graph
+                self._nodes = [node for node in graph.node if node.op_type != "Constant"]
                 self._groups = placements(log.read(), self._nodes)
 
         def get_provider_graph_assignment_info(self) -> list[Any]:
@@ -103,16 +101,18 @@ def is_recorded(config: Any) -> bool:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Adapts the module when it is imported, which few processes do."""
+    """Adapts the module when it is imported, which few processes do; others only ask whether it is there."""
+
+    _asked = False
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         """Return the module's spec, with a loader that adapts it."""
-        if name != "onnxruntime":
+        if name != "onnxruntime" or self._asked:
             return None
-        sys.meta_path.remove(self)
+        self._asked = True
         spec = importlib.util.find_spec(name)
-        if spec and spec.loader:
-            execute = spec.loader.exec_module
+        self._asked = False
+        if spec and (execute := getattr(spec.loader, "exec_module", None)):
             spec.loader.exec_module = lambda module: (execute(module), adapt(module))[0]  # type: ignore[method-assign]
         return spec
 
