@@ -76,10 +76,12 @@ def adapt(ort: Any) -> None:
                         super().__init__(path, config, providers=taken, **more)
                 finally:
                     config.log_severity_level = severity
-                log.seek(0)
+                    log.seek(0)
+                    said = log.read()
+                    sys.stderr.write("".join(re.findall(r".*\[E:.*\n", said)))
                 graph = (onnx.load_from_string if isinstance(path, bytes) else onnx.load)(path).graph
                 self._nodes = [node for node in graph.node if node.op_type != "Constant"]
-                self._groups = placements(log.read(), self._nodes)
+                self._groups = placements(said, self._nodes)
 
         def get_provider_graph_assignment_info(self) -> list[Any]:
             return [SimpleNamespace(ep_name=name, get_nodes=lambda nodes=nodes: nodes) for name, nodes in self._groups]
@@ -93,7 +95,6 @@ def adapt(ort: Any) -> None:
 
 
 def is_recorded(config: Any) -> bool:
-    """Whether a session is to tell where its nodes are."""
     try:
         return bool(config.get_session_config_entry(RECORD_ENTRY) == "1")
     except Exception:  # what it raises where there is no such entry
@@ -106,7 +107,6 @@ class Finder(importlib.abc.MetaPathFinder):
     _asked = False
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        """Return the module's spec, with a loader that adapts it."""
         if name != "onnxruntime" or self._asked:
             return None
         self._asked = True
