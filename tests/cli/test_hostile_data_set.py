@@ -39,7 +39,7 @@ def test_an_image_one_pixel_wide_has_a_picture_in_the_report(coco: Any) -> None:
     [
         ({"iscrowd": "0"}, "iscrowd must be 0 or 1"),
         ({"id": 2}, "have duplicate ids [2]"),
-        ({"image_id": 2**70}, "64-bit"),
+        ({"image_id": 2**70}, "64 bits"),
         ({"bbox": "abcd"}, "not in COCO's"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_server_that_resets_calls_at_once_is_not_called_right(model: Path, tmp
     document = json.loads((tmp_path / "run" / "verify.json").read_text())
     assert {row["verdict"] for row in document["cases"]} == {"right"}
     assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
-    assert '<span class="pill doubt">undecided</span>' in (tmp_path / "run" / "report.html").read_text()
+    assert '<span class="pill doubt">not proven</span>' in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_nothing_that_takes_the_model_apart_is_tried_on_a_server(model: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import write_json
+from trt_workbench.core.files import anything
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.llm.run import LlmEvaluation, LlmRequest
 from trt_workbench.llm.settings import BackendChoice
@@ -49,7 +50,7 @@ def main(text: Path) -> None:
         "python": platform.python_version(),
         "rows": rows,
     }
-    write_json(RECORDS / "formats.json", document)
+    write_json(RECORDS / "formats.json", document, over=anything)
     table = "\n".join(map(_line, rows))
     (RECORDS / "formats.md").write_text(PAGE.format(table=table, tokens=TOKENS), encoding="utf-8")
 

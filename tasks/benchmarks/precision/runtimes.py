@@ -28,6 +28,7 @@ from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.cpu import OrtCpuSession
 from trt_workbench.backends.registry import backend_names, get_backend
 from trt_workbench.core.documents import write_json
+from trt_workbench.core.files import anything
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.precision import MIXED, names, precisions, read
 from trt_workbench.model.opened import Model
@@ -75,7 +76,7 @@ def main() -> None:
         "machine": MACHINE,
         "rows": rows,
     }
-    write_json(RECORDS / f"{NAME}.json", document)
+    write_json(RECORDS / f"{NAME}.json", document, over=anything)
     (RECORDS / f"{NAME}.md").write_text(_page(rows), encoding="utf-8")
 
 

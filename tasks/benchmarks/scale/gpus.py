@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import write_json
+from trt_workbench.core.files import anything
 from trt_workbench.vision.scenes.scenes import write_dataset
 
 PARTS = ("start_s", "open_s", "loop_s", "write_s", "score_s")
@@ -64,7 +65,7 @@ def images_of(folder: Path, count: int) -> tuple[Path, Path]:
         parts = [(folder / "scenes" / str(part), min(PART, count - part * PART)) for part in range(-(-count // PART))]
         with multiprocessing.Pool() as pool:
             documents = pool.starmap(made, [(place, images, SEED + part) for part, (place, images) in enumerate(parts)])
-        write_json(annotations, joined(documents))
+        write_json(annotations, joined(documents), over=anything)
     return folder / "scenes", annotations
 
 

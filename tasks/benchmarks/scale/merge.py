@@ -22,6 +22,7 @@ import numpy as np
 
 from trt_workbench.core.array_files import save_arrays
 from trt_workbench.core.documents import append_lines, write_json
+from trt_workbench.core.files import anything
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import ShardDocument, write_document
 from trt_workbench.vision.detections import DetectionTable, write_predictions
@@ -71,6 +72,7 @@ def dataset_of(folder: Path, images: int) -> tuple[Path, np.ndarray[Any, Any]]:
                 for place in range(OBJECTS)
             ],
         },
+        over=anything,
     )
     return place, np.concatenate([boxes, labels[..., None]], axis=2)
 

@@ -98,10 +98,11 @@ def test_whatever_json_holds_is_read_or_refused(tmp_path: Path, document: Any) -
 
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()))
+WHOLE = st.integers(-(2**63), 2**64 - 1)  # readers refuse what 64 bits cannot hold
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.builds(Found, count=st.integers(), parts=st.lists(st.fixed_dictionaries({"name": TEXT})))))
+@given(st.lists(st.builds(Found, count=WHOLE, parts=st.lists(st.fixed_dictionaries({"name": TEXT})))))
 def test_lines_come_back_whatever_text_they_hold(tmp_path: Path, written: list[Found]) -> None:
     path = tmp_path / "found.jsonl"
     path.unlink(missing_ok=True)

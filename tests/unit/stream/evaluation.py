@@ -31,6 +31,7 @@ def settings(folder: Path, name: str = "attention", **more: Any) -> StreamSettin
 
 def evaluated(asked: StreamSettings, folder: Path) -> StreamMetrics:
     folder.mkdir(exist_ok=True)
+    (folder / "run.json").touch()  # only a run's folder is written to again
     with OpenedStream(asked, lambda _: None) as opened:
         return StreamEvaluation(opened).run(folder, lambda *_: None)
 

@@ -71,6 +71,7 @@ def search(tmp_path: Path, model: Path, kept: Callable[[VerifyRequest], tuple[Ve
         verified, failures = kept(request)
         folder = tmp_path / "run"
         shutil.copytree(failures, folder, dirs_exist_ok=True)
+        (folder / "run.json").touch()  # only a run's folder is written to again
         found = bisect(request, verified, folder, **more)
         write_bisected(request, found, folder)
         return found

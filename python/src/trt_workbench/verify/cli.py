@@ -25,7 +25,6 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import Shard, ShardOption
-from trt_workbench.core.verification import UNDECIDED
 from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
 from trt_workbench.verify.settings import FixSettings, VerifySettings
 
@@ -144,6 +143,7 @@ def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") 
         directory: of the run.
         tail: what was tried against a fault.
     """
+    from trt_workbench.core.verification import UNDECIDED
     from trt_workbench.verify.outcome import failed_shapes
 
     name = Path(document["target"]).name

@@ -43,11 +43,12 @@ class Recorder:
     def __init__(self, folder: Path, command: str) -> None:
         """Make the folder and write `env-<command>.json`."""
         from trt_workbench.core.documents import write_json
+        from trt_workbench.core.files import anything
         from trt_workbench.core.environment import collect_environment
 
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / f"env-{command}.json", collect_environment(sys.argv))
+        write_json(folder / f"env-{command}.json", collect_environment(sys.argv), over=anything)
 
     def add(self, kind: str, record: Mapping[str, Any], samples: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Append one record, and its samples (ms by name, kept to 0.1 µs)."""

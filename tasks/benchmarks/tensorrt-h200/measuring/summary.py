@@ -75,7 +75,7 @@ _SECTIONS: tuple[tuple[str, str, str, Callable[[Sequence[verdicts.Record]], list
 
 def write_report(folder: Path, destination: Path) -> Path:
     """Write README.md into `destination` from the records in `folder` and return its path."""
-    from trt_workbench.core.files import write_text
+    from trt_workbench.core.files import anything, write_text
 
     parts = [_INTRO, _machine(folder), _engines(read_records(folder, "build"))]
     pairs = read_records(folder, "pair")
@@ -90,7 +90,7 @@ def write_report(folder: Path, destination: Path) -> Path:
     parts += [_threads(record) for record in read_records(folder, "threads")[-1:]]
     parts.append(_sanitizer(read_records(folder, "sanitizer")))
     path = destination / "README.md"
-    write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
+    write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n", over=anything)
     return path
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import write_json
+from trt_workbench.core.files import anything
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.bisect import bisect
@@ -127,7 +128,7 @@ def _summed_up(document: Mapping[str, Any], failures: Sequence[str]) -> dict[str
 
 def _kept(found: Verified, model: Path, run: Path, place: Path) -> Path:
     """Move the run directory of a wrong model to `place`, with the model; what a bisection left there stays."""
-    write_json(run / "verify.json", found.document)
+    write_json(run / "verify.json", found.document, over=anything)
     for file in model.parent.glob(f"{model.stem}.*"):
         shutil.copy(file, run)
     shutil.rmtree(place / "failures", ignore_errors=True)
