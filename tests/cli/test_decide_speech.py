@@ -132,7 +132,7 @@ def test_a_precision_that_loses_words_fails_the_gate(tmp_path: Path) -> None:
     assert "keeps WER within 0.005 of fp32" in said.output
     document = json.loads((tmp_path / "run" / "decision.json").read_text())
     assert not document["rows"][1]["calibrated"]
-    assert document["rows"][1]["score"]["loss"] > 0.2
+    assert document["rows"][1]["score"]["loss"] > 0.1
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Texts that change most" in page
 

@@ -134,7 +134,9 @@ def test_bench_its_report_and_the_overview(coco: Any, tmp_path: Path) -> None:
         f"quantised: {{path: {files['int8']}}}}}\n"
         "runtimes: [{backend: ort-cpu}]\nscenarios: {s: {kind: arrays}}\n"
     )
-    shown = run("bench", config, "--output", directory).stdout
+    said = trtw("bench", config, "--output", directory)
+    assert said.exit_code == 1  # for the point that is refused
+    shown = said.stdout
     found = {record.model: record for record in read_records(directory / "records.jsonl")}
     for model, kind in (("float", "fp32"), ("quantised", "int8")):
         assert found[model].provenance["precision_ran"]["label"] == kind

@@ -28,8 +28,8 @@ from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.cpu import OrtCpuSession
 from trt_workbench.backends.registry import backend_names, get_backend
 from trt_workbench.core.documents import write_json
-from trt_workbench.core.files import anything
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.files import anything
 from trt_workbench.core.precision import MIXED, names, precisions, read
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate

@@ -65,8 +65,8 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     """Verify what has no record yet and return how much is left."""
     from trt_workbench.core.documents import write_json
-    from trt_workbench.core.files import anything
     from trt_workbench.core.environment import collect_environment
+    from trt_workbench.core.files import anything
 
     write_json(options.output / "env.json", collect_environment(sys.argv), over=anything)
     level = options.level if options.backend == TENSORRT else 0

@@ -43,8 +43,8 @@ class Recorder:
     def __init__(self, folder: Path, command: str) -> None:
         """Make the folder and write `env-<command>.json`."""
         from trt_workbench.core.documents import write_json
-        from trt_workbench.core.files import anything
         from trt_workbench.core.environment import collect_environment
+        from trt_workbench.core.files import anything
 
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)

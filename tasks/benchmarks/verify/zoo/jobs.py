@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import write_json
-from trt_workbench.core.files import anything
 from trt_workbench.core.errors import WorkbenchError
+from trt_workbench.core.files import anything
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.files import anything, scratch_folder
 from trt_workbench.vision.masks import annotation_of, tight_box
 from trt_workbench.vision.scenes.render import render
 from trt_workbench.vision.scenes.shapes import SHAPES
@@ -83,7 +83,7 @@ def write_dataset(root: Path, split: str, images: int = HELD_OUT_IMAGES, seed: i
             unfinished.mkdir()
             document = _write_images(unfinished, images, seed) | {"info": info}
             # they say whose the folder is, so that one without them is never taken for ours
-            write_json(annotations, document)
+            write_json(annotations, document, over=anything)
             unfinished.rename(folder)
     return annotations
 
