@@ -56,7 +56,9 @@ def reason_in(details: ErrorDetails) -> str:
     """Return why pydantic refuses a value, for the middle of a sentence."""
     if details["type"] == "too_short":
         return f"it needs at least {counted(details['ctx']['min_length'], 'entry', 'entries')}"
-    message = details["msg"].removeprefix("Value error, ")
+    message = (
+        "Input should be a path" if details["type"] == "path_type" else details["msg"].removeprefix("Value error, ")
+    )
     return message[:1].lower() + message[1:] if details["type"] != "value_error" else message
 
 
