@@ -32,6 +32,8 @@ TORCH, ORT = BackendChoice("torch"), BackendChoice("ort-cpu")
 
 
 def evaluate(folder: Path, out: Path, **options: Any) -> LlmOutcome:
+    out.mkdir(exist_ok=True)
+    (out / "run.json").touch()  # only a run's folder is written to again
     with LlmEvaluation(asked(folder, **options)) as run:
         return run.run(out)
 
