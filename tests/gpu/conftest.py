@@ -18,9 +18,12 @@ def tensorrt() -> None:
         pytest.skip(f"{found.reason} {found.fix}")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _builder() -> Iterator[None]:
-    """Keep TensorRT's builder: most tests build engines in this process. It reads NVIDIA's variable once."""
+    """Keep TensorRT's builder: most tests build engines in this process. It reads NVIDIA's variable once.
+
+    It ends with the last test of this folder: other tests of a process, where these are skipped, build by doubles.
+    """
     with pytest.MonkeyPatch.context() as patch, several_builds():
         patch.setenv(tf32.VARIABLE, "0")
         yield
