@@ -1,5 +1,8 @@
 """Ranks are shared where runtimes cannot be told apart; regressions are found between runs."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +102,43 @@ def test_turns_of_one_group_are_compared_with_one_another() -> None:
     assert [one.rank for one in rank([*runtime("a", 1.0, "g"), *runtime("b", 1.05, "g")])] == [1, 2]
     other = kept_records(runtime("b", 1.05, "later"))["b"]
     assert round_ratios(a, other) == []
+
+
+def pairs(runs: int, factor: float, processes: int, rounds: int, **how: Any) -> float:
+    """Return in what share of runs `b` is ranked apart from `a`, if it takes `factor` times as long.
+
+    A round disturbs both alike, by 1 %, and each of them by 0.3 %; a process has its own speed, within 1.5 %. `luck`:
+    what may disturb one side for a whole run; `unstable`: what all repetitions are marked with.
+    """
+    rng, apart = np.random.default_rng(7), 0
+    for _ in range(runs):
+        own = rng.normal(0, 0.015, (2, processes)).repeat(rounds // processes, axis=1)
+        noise = own + rng.normal(0, 0.01, rounds) + rng.normal(0, 0.003, (2, rounds))
+        noise[1] += np.log(factor) + rng.choice([-1, 1]) * how.get("luck", 0.0)
+        records = [
+            record(name, number, p50, group=f"{number * processes // rounds}", unstable=how.get("unstable", []))
+            for name, times in zip("ab", np.exp(noise).tolist(), strict=True)
+            for number, p50 in enumerate(times)
+        ]
+        apart += {one.runtime: one.rank for one in rank(records)} != {"a": 1, "b": 1}
+    return apart / runs
+
+
+@pytest.mark.parametrize(("processes", "rounds"), [(2, 10), (4, 12), (9, 9), (9, 18)])
+def test_what_is_the_same_is_seldom_ranked_apart_however_processes_differ(processes: int, rounds: int) -> None:
+    assert pairs(100, 1.0, processes, rounds) <= 0.05
+
+
+def test_a_planted_twentieth_is_found() -> None:
+    assert pairs(100, 1.05, 9, 9) >= 0.95
+    assert pairs(100, 1.05, 9, 18) >= 0.95
+
+
+def test_what_disturbs_a_side_for_a_whole_run_is_no_rank_where_it_shows() -> None:
+    shaken = {"unstable": ["its threads waited for a processor"]}
+    assert pairs(50, 1.0, 9, 9, luck=0.08, **shaken) == 0
+    assert pairs(50, 1.5, 9, 9, luck=0.08, **shaken) == 1  # which no such disturbance explains
+    assert pairs(50, 1.5, 9, 9, luck=0.08) == 1
 
 
 def test_repetitions_without_turns_are_one_turn() -> None:

@@ -13,10 +13,11 @@ from .config import ScenarioEntry as ScenarioEntry
 from .matrix import expand as expand
 from .options import session_options as session_options
 from .ranking import Standing as Standing
-from .ranking import compare_records as compare_records
+from .ranking import judge as judge
 from .ranking import kept_records as kept_records
 from .ranking import rank as rank
 from .ranking import repetition_medians as repetition_medians
+from .ranking import unit_medians as unit_medians
 from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from trt_workbench.backends.measure.stability import between_repetitions
+from trt_workbench.backends.measure.stability import DRIFT, between_repetitions
 from trt_workbench.core.records import Record
-from trt_workbench.core.statistics.comparison import Comparison, Interval, compare_rounds, median_interval, together
+from trt_workbench.core.statistics.comparison import (
+    MATERIAL,
+    Comparison,
+    Interval,
+    compare_rounds,
+    median_interval,
+    together,
+)
 from trt_workbench.core.statistics.summary import CONFIDENCE
 
 
@@ -63,22 +71,37 @@ def kept_records(records: Sequence[Record], least: int = 1) -> dict[str, dict[in
 
 
 def repetition_medians(records: Sequence[Record], least: int = 1) -> dict[str, list[float]]:
-    """Return the p50 latency of every repetition that counts by runtime, milliseconds; arguments as `kept_records`."""
-    return {
-        runtime: [record.latency_ms["p50"] for record in kept.values() if record.latency_ms]
-        for runtime, kept in kept_records(records, least).items()
-    }
+    """Return the times that count by runtime, milliseconds, as `unit_medians`; arguments as `kept_records`."""
+    return {runtime: unit_medians(kept) for runtime, kept in kept_records(records, least).items()}
 
 
-def point_reasons(records: Sequence[Record], least: int = 1) -> tuple[str, ...]:
+def unit_medians(kept: Mapping[int, Record]) -> list[float]:
+    """Return the p50 latency of every process, milliseconds; of a single one, of every repetition.
+
+    Repetitions in one process share its memory and its luck: where a runtime had several, each is one figure.
+
+    Args:
+        kept: repetitions of one point by number.
+    """
+    return [median(map(_p50, unit)) for unit in _units(kept)]
+
+
+def _units(kept: Mapping[int, Record]) -> list[list[Record]]:
+    """Return the repetitions of each process; of a single one, each by itself."""
+    several = len({record.group for record in kept.values()}) > 1
+    units: dict[object, list[Record]] = {}
+    for number, record in kept.items():
+        units.setdefault(record.group if several else number, []).append(record)
+    return list(units.values())
+
+
+def point_reasons(kept: Mapping[int, Record]) -> tuple[str, ...]:
     """Return the reasons not to trust the repetitions that count, visible only in all of them together.
 
     Args:
-        records: of one point.
-        least: as `kept_records` takes it.
+        kept: those of one point by number, at least one.
     """
-    kept = [one for number in kept_records(records, least).values() for one in number.values()]
-    return tuple(between_repetitions([_with_noise(one) for one in kept])) if kept else ()
+    return tuple(between_repetitions([_with_noise(one) for one in kept.values()]))
 
 
 def _with_noise(record: Record) -> Interval:
@@ -89,33 +112,55 @@ def _with_noise(record: Record) -> Interval:
 
 
 def round_ratios(a: Mapping[int, Record], b: Mapping[int, Record]) -> list[list[float]]:
-    """Return the ratio of B's time to A's, turn by turn, for every round that both were measured in."""
-    shared = [number for number in sorted(a.keys() & b.keys()) if a[number].group == b[number].group]
-    ratios = []
-    for number in shared:
-        first, second = a[number].slice_p50_ms, b[number].slice_p50_ms
-        if not first or len(first) != len(second):
-            first, second = [_p50(a[number])], [_p50(b[number])]
-        ratios.append([later / before for before, later in zip(first, second, strict=True)])
-    return ratios
+    """Return the ratio of B's time to A's, turn by turn, for every round that both were measured in.
+
+    Rounds in the same processes are one, where there were several.
+    """
+    shared = {number: a[number] for number in sorted(a.keys() & b.keys()) if a[number].group == b[number].group}
+    return [[ratio for one in unit for ratio in _ratios(one, b[one.repetition])] for unit in _units(shared)]
 
 
-def compare_records(a: Mapping[int, Record], b: Mapping[int, Record], confidence: float = CONFIDENCE) -> Comparison:
-    """Compare two runtimes of one run, each by the number of the repetition."""
-    first, second = ([_p50(record) for record in one.values()] for one in (a, b))
-    return compare_rounds(first, second, round_ratios(a, b), confidence)
+def _ratios(before: Record, after: Record) -> list[float]:
+    if before.slice_p50_ms and len(before.slice_p50_ms) == len(after.slice_p50_ms):
+        return [later / first for first, later in zip(before.slice_p50_ms, after.slice_p50_ms, strict=True)]
+    return [_p50(after) / _p50(before)]
 
 
-def untrusted(records: Sequence[Record]) -> tuple[str, ...]:
-    """Return the reasons not to rely on a point: those that all together show, and each if none is stable.
+def judge(
+    a: Mapping[int, Record],
+    b: Mapping[int, Record],
+    confidence: float = CONFIDENCE,
+    *,
+    material: float = MATERIAL,
+    one_run: bool = True,
+) -> Comparison:
+    """Say which of two sets of repetitions is faster: what every command does that says so.
+
+    Where a side is unstable, their interval is the widest there is, and one of them is faster only if they differ by
+    more than what makes a side unstable, and took turns: what disturbed one run need not have disturbed another.
 
     Args:
-        records: of one point.
+        a: the reference: its repetitions that count, by number, as `kept_records` has them.
+        b: what is compared with it.
+        confidence: of the interval.
+        material: least share by which the times have to differ.
+        one_run: whether they were measured in rounds of one run.
     """
-    measured = [record for record in records if record.latency_ms]
-    alone = measured and all(record.unstable for record in measured)
-    each = [reason for record in measured for reason in record.unstable] if alone else []
-    return tuple(dict.fromkeys([*point_reasons(records), *each]))
+    unstable = bool(untrusted(a) or untrusted(b))
+    rounds = round_ratios(a, b) if one_run else []
+    made = compare_rounds(unit_medians(a), unit_medians(b), rounds, confidence, material, widest=unstable)
+    shown = not unstable or (one_run and abs(math.log(made.ratio)) >= math.log1p(DRIFT))
+    return made if shown or made.verdict == "no material difference" else replace(made, verdict="cannot tell")
+
+
+def untrusted(kept: Mapping[int, Record]) -> tuple[str, ...]:
+    """Return the reasons not to rely on a point: those that all repetitions together show, and those of each.
+
+    Args:
+        kept: its repetitions that count, by number; unstable ones are among them only where too few are stable.
+    """
+    each = [reason for record in kept.values() for reason in record.unstable]
+    return tuple(dict.fromkeys([*point_reasons(kept), *each]))
 
 
 def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
@@ -125,7 +170,8 @@ def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
         records: of one scenario and work.
         least: as `kept_records` takes it.
     """
-    kept, medians = kept_records(records, least), repetition_medians(records, least)
+    kept = kept_records(records, least)
+    medians = {runtime: unit_medians(own) for runtime, own in kept.items()}
     left = sorted(medians, key=lambda runtime: median(medians[runtime]))
     standings: list[Standing] = []
     best: dict[str, Comparison] = {}
@@ -137,7 +183,7 @@ def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
         left = [runtime for runtime in left if runtime not in tied]
         for runtime in tied:
             mine = [record for record in records if record.runtime == runtime and record.status == "ok"]
-            reasons = point_reasons(mine, least)
+            reasons = point_reasons(kept[runtime])
             speeds = (one.items_per_s for one in kept[runtime].values() if one.items_per_s is not None)
             standings.append(
                 Standing(
@@ -156,7 +202,7 @@ def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
 
 def _compared(kept: Mapping[str, Mapping[int, Record]], first: str, others: Sequence[str]) -> dict[str, Comparison]:
     """Compare runtimes with one; all together."""
-    made = together([partial(compare_records, kept[first], kept[other]) for other in others])
+    made = together([partial(judge, kept[first], kept[other]) for other in others])
     return dict(zip(others, made, strict=True))
 
 

@@ -8,10 +8,10 @@ from functools import partial
 from statistics import median
 from typing import Literal
 
-from trt_workbench.bench.ranking import repetition_medians, untrusted
+from trt_workbench.bench.ranking import judge, kept_records, unit_medians, untrusted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import Record
-from trt_workbench.core.statistics.comparison import MATERIAL, Comparison, Verdict, compare, together, verdict
+from trt_workbench.core.statistics.comparison import MATERIAL, Comparison, Verdict, together
 
 Outcome = Literal[
     "regression",
@@ -75,18 +75,16 @@ def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[
     if not {_name(record) for record in a} & {_name(record) for record in b}:
         first, second = (" / ".join(_name(records[0])) if records else "none" for records in (a, b))
         raise UsageProblem(f"The runs have no point in common; one has {first}, the other {second}.")
-    both = [name for name in names if _medians(a, name) and _medians(b, name)]
-    compared = dict(
-        zip(both, together([partial(compare, _medians(a, name), _medians(b, name)) for name in both]), strict=True)
-    )
-    return [_change(a, b, name, compared.get(name), tolerance) for name in names]
+    both = [name for name in names if _kept(a, name) and _kept(b, name)]
+    material = max(tolerance, MATERIAL)
+    made = together([partial(judge, _kept(a, name), _kept(b, name), material=material, one_run=False) for name in both])
+    compared = dict(zip(both, made, strict=True))
+    return [_change(a, b, name, compared.get(name)) for name in names]
 
 
-def _change(
-    a: Sequence[Record], b: Sequence[Record], name: PointName, comparison: Comparison | None, tolerance: float
-) -> Change:
-    first, second = _medians(a, name), _medians(b, name)
-    found = {side: untrusted(_of(records, name)) for side, records in (("A", a), ("B", b))} if comparison else {}
+def _change(a: Sequence[Record], b: Sequence[Record], name: PointName, comparison: Comparison | None) -> Change:
+    first, second = _kept(a, name), _kept(b, name)
+    found = {side: untrusted(kept) for side, kept in (("A", first), ("B", second))} if comparison else {}
     unstable = {side: reasons for side, reasons in found.items() if reasons}
     hashes = {record.model_sha256 for record in [*a, *b] if _name(record) == name}
     outcome: Outcome
@@ -97,13 +95,11 @@ def _change(
     elif comparison is None:
         outcome = "only in A" if first else "only in B" if second else "cannot tell"
     else:
-        ends = comparison.ratio_low, comparison.ratio_high
-        said = verdict(comparison.ratio, *ends, max(tolerance, MATERIAL))
-        outcome = _OUTCOMES["cannot tell" if unstable and said in ("slower", "faster") else said]
+        outcome = _OUTCOMES[comparison.verdict]
     return Change(
         *name,
-        a_ms=median(first) if first else None,
-        b_ms=median(second) if second else None,
+        a_ms=median(unit_medians(first)) if first else None,
+        b_ms=median(unit_medians(second)) if second else None,
         comparison=comparison,
         outcome=outcome,
         model_changed=len(hashes) > 1,
@@ -115,9 +111,5 @@ def _name(record: Record) -> PointName:
     return record.scenario, record.work, record.runtime
 
 
-def _of(records: Sequence[Record], name: PointName) -> list[Record]:
-    return [record for record in records if _name(record) == name]
-
-
-def _medians(records: Sequence[Record], name: PointName) -> list[float]:
-    return repetition_medians(_of(records, name)).get(name[2], [])
+def _kept(records: Sequence[Record], name: PointName) -> dict[int, Record]:
+    return kept_records([record for record in records if _name(record) == name]).get(name[2], {})

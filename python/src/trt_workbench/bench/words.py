@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trt_workbench.backends.measure.stability import DRIFT, WARNING, repetition_drift
-from trt_workbench.bench.ranking import point_reasons
+from trt_workbench.bench.ranking import kept_records, point_reasons
 from trt_workbench.bench.view import Table, some
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
 from trt_workbench.core.counts import counted
@@ -94,26 +94,39 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             f"Unstable: {marked} of {counted(measured, 'repetition')}, left out where stable ones of the same point "
             "remain."
         )
+    points = list(_by_point(run.records).values())
     drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
     if drifted:
         sentences.append(
             f"In {counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning; "
             "check the intervals."
         )
-    if crept := _crept(run.records):
+    if crept := sum(map(_crept, points)):
         sentences.append(
             f"At {counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
+        )
+    stayed = sum(len(mine) > 1 and {one.group for one in mine} == {mine[0].group} != {None} for mine in points)
+    if stayed:
+        sentences.append(
+            f"At {counted(stayed, 'point')} all repetitions are of one process: how far processes differ is not in the "
+            "intervals."
         )
     return sentences
 
 
-def _crept(records: Sequence[Record]) -> int:
-    """How many points drifted over their repetitions, by less than what makes them unstable."""
-    points: dict[tuple[str, str], list[float]] = {}
+def _by_point(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Return the measured repetitions of each work and runtime."""
+    points: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.latency_ms:
-            points.setdefault((_place(record), record.runtime), []).append(record.latency_ms["p50"])
-    return sum(WARNING < (repetition_drift(medians) or 0) <= DRIFT for medians in points.values())
+        if record.status == "ok":
+            points.setdefault((_place(record), record.runtime), []).append(record)
+    return points
+
+
+def _crept(mine: Sequence[Record]) -> bool:
+    """Whether a point drifted over its repetitions, by less than what makes it unstable."""
+    drift = repetition_drift([record.latency_ms["p50"] for record in mine if record.latency_ms])
+    return WARNING < (drift or 0) <= DRIFT
 
 
 def leaders(made: Sequence[Table]) -> list[str]:
@@ -212,10 +225,6 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
     One entry a point: `work`, `runtime`, `repetitions` (their numbers), `measured` (how many there are in all),
     `reasons`.
     """
-    points: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.status == "ok":
-            points.setdefault((_place(record), record.runtime), []).append(record)
     return [
         {
             "work": work,
@@ -224,8 +233,9 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
             "measured": len(mine),
             "reasons": [*together, *kinds(reason for record in mine for reason in record.unstable)],
         }
-        for (work, runtime), mine in points.items()
-        if (together := point_reasons(mine)) or any(record.unstable for record in mine)
+        for (work, runtime), mine in _by_point(records).items()
+        for together in [[text for kept in kept_records(mine).values() for text in point_reasons(kept)]]
+        if together or any(record.unstable for record in mine)
     ]
 
 

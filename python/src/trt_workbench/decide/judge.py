@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench import Standing, compare_records, kept_records, kinds, rank
+from trt_workbench.bench import Standing, judge, kept_records, kinds, rank, unit_medians
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.core.records import Record
@@ -174,7 +174,7 @@ def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, R
     standings = {standing.runtime: standing for standing in rank(records, least)}
     kept = kept_records(records, least)
     # two rows are compared by the fewer repetitions of both, which differ where the bench was interrupted
-    counts = sorted((len(one) for one in kept.values()), reverse=True)[:2]
+    counts = sorted((len(unit_medians(one)) for one in kept.values()), reverse=True)[:2]
     found = any(standing.rank > 1 for standing in standings.values())
     distinguishable = found or not inseparable(min(counts, default=0), comparisons)
     baselines = {one.place: one.runtime for one in tried if one.precision == BASELINE}
@@ -193,7 +193,7 @@ def _speed(
     if baseline == standing.runtime:
         ratio = (1.0, 1.0, 1.0)
     elif baseline is not None and baseline in kept:
-        made = compare_records(kept[standing.runtime], kept[baseline])
+        made = judge(kept[standing.runtime], kept[baseline])
         ratio = (made.ratio, made.ratio_low, made.ratio_high)
     up, low, high = ratio or (None, None, None)
     last = mine[-1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench import kept_records, untrusted
+from trt_workbench.bench import kept_records, unit_medians, untrusted
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
@@ -104,8 +104,8 @@ def _of_records(every: Iterable[Record], **named: str) -> Iterator[RunFigure]:
         for runtime, kept in kept_records(records).items():
             mine = [record for record in records if record.runtime == runtime]
             labels = {**named, "scenario": scenario, "work": work, "runtime": runtime}
-            common = {"model_sha256": mine[0].model_sha256, "doubts": untrusted(mine)}
-            times = [one.latency_ms["p50"] for one in kept.values() if one.latency_ms]
+            common = {"model_sha256": mine[0].model_sha256, "doubts": untrusted(kept)}
+            times = unit_medians(kept)
             speeds = [one.items_per_s for one in kept.values() if one.items_per_s is not None]
             yield _measured(labels, LATENCY, "ms", times, **common)
             if speeds:

@@ -134,22 +134,33 @@ def median_interval(values: Sequence[float]) -> Interval:
     return Interval(median(ordered), ordered[chosen - 1], ordered[-chosen], coverage)
 
 
-def compare(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Comparison:
+def compare(
+    a: Sequence[float],
+    b: Sequence[float],
+    confidence: float = CONFIDENCE,
+    material: float = MATERIAL,
+    *,
+    widest: bool = False,
+) -> Comparison:
     """Compare two sets of repetition medians, at least one each, all above 0.
 
     Args:
         a: the reference.
         b: what is compared with it.
         confidence: of the interval.
+        material: as of `verdict`.
+        widest: whether the interval is from the least ratio of all pairs to the largest, whatever the confidence: all
+            that figures which cannot be trusted can show.
     """
     wins, p_value = mann_whitney(a, b)
     shifts = np.sort(np.subtract.outer(np.log(b), np.log(a)), axis=None)
     return _made(
         shifts,
-        shift_bounds(len(a), len(b), confidence),
+        (1, 1 - 2 / math.comb(len(a) + len(b), len(a))) if widest else shift_bounds(len(a), len(b), confidence),
         confidence,
         p_value,
         2 * wins / (len(a) * len(b)) - 1,
+        material,
         unreliable=min(len(a), len(b)) < LEAST_REPETITIONS,
         test="Mann-Whitney",
     )
@@ -161,6 +172,7 @@ def _made(
     confidence: float,
     p_value: float,
     cliffs_delta: float,
+    material: float,
     *,
     unreliable: bool,
     test: Test,
@@ -169,9 +181,9 @@ def _made(
     chosen, coverage = bounds
     ratio, low, high = (float(np.exp(one)) for one in (np.median(shifts), shifts[chosen - 1], shifts[-chosen]))
     if coverage < confidence:
-        found = verdict(ratio, None, None)
+        found = verdict(ratio, None, None, material)
         return Comparison(ratio, None, None, 0.0, p_value, cliffs_delta, found, unreliable, test)
-    found = verdict(ratio, low, high)
+    found = verdict(ratio, low, high, material)
     return Comparison(ratio, low, high, coverage, p_value, cliffs_delta, found, unreliable, test)
 
 
@@ -192,27 +204,35 @@ def telling_repetitions(comparisons: int, least: int = 1) -> int:
 
 
 def compare_rounds(
-    a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]], confidence: float = CONFIDENCE
+    a: Sequence[float],
+    b: Sequence[float],
+    rounds: Sequence[Sequence[float]],
+    confidence: float = CONFIDENCE,
+    material: float = MATERIAL,
+    *,
+    widest: bool = False,
 ) -> Comparison:
     """Compare two runtimes that were measured in rounds.
 
     Args:
         a: repetition medians of the reference, at least one.
         b: of what is compared with it, at least one.
-        rounds: B over A: in each round that measured both, one for each turn, the same number in each;
-            fewer than nine rounds are not used.
+        rounds: B over A: in each round that measured both, one for each turn; fewer than nine rounds are not used.
         confidence: of the interval.
+        material: as of `verdict`.
+        widest: as of `compare`, of all rounds.
     """
     if len(rounds) < LEAST_REPETITIONS:
-        return compare(a, b, confidence)
+        return compare(a, b, confidence, material, widest=widest)
     logarithms = np.log([median(turns) for turns in rounds])
     first, second = np.triu_indices(len(logarithms))
     return _made(
         np.sort((logarithms[first] + logarithms[second]) / 2),
-        mean_bounds(len(logarithms), confidence),
+        (1, 1 - 2 / 2.0 ** len(logarithms)) if widest else mean_bounds(len(logarithms), confidence),
         confidence,
         signed_ranks(logarithms.tolist()),
         compare(a, b).cliffs_delta,
+        material,
         unreliable=min(len(a), len(b)) < LEAST_REPETITIONS,
         test="Wilcoxon signed-rank",
     )
