@@ -1,5 +1,6 @@
 """The configuration of a bench is checked before anything runs, and errors name the line."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,21 @@ def test_every_round_measures_every_point_in_an_order_of_its_own(tmp_path: Path)
     assert len({tuple(one) for one in rounds}) == 4
     assert order == schedule(points, 4, seed=1)
     assert order != schedule(points, 4, seed=2)
+
+
+@pytest.mark.parametrize(("runtimes", "rounds", "works"), [(2, 9, 8), (3, 9, 4), (5, 9, 5), (2, 1, 6)])
+def test_over_works_and_rounds_every_runtime_has_every_place_equally_often(
+    tmp_path: Path, runtimes: int, rounds: int, works: int
+) -> None:
+    points = expand(load_config(write(tmp_path, GOOD)))[:runtimes]
+    for seed in range(5):
+        drawn = [schedule(points, rounds, seed, rounds * work) for work in range(works)]
+        turns = [[point.key for point, number in one if number == turn] for one in drawn for turn in range(rounds)]
+        for place in range(runtimes):
+            counts = Counter(turn[place] for turn in turns)
+            fewest = min(counts[point.key] for point in points)
+            assert max(counts.values()) - fewest == (len(turns) % runtimes > 0)
+        assert len({tuple(map(tuple, turns[start : start + rounds])) for start in range(0, len(turns), rounds)}) > 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.bench import run
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
+from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import Worker
 from trt_workbench.core.records import Record, read_records, read_samples
 from trt_workbench.core.workers import WorkerFailure
@@ -23,12 +25,12 @@ SWEEP = {"kind": "arrays", "batch": [1, 2, 4, 8], "saturation": 0.1}
 
 
 class TimedWorker:
-    """Has the interface of `WorkerProcess`; every repetition takes as long as the test says."""
+    """Has the interface of `WorkerProcess`; every repetition takes as long as the test says, in whichever process."""
 
     pid = os.getpid()
 
-    def __init__(self, rates: Rates) -> None:
-        self._worker, self._all = Worker(), rates
+    def __init__(self, rates: Rates, begun: dict[str, Iterator[float]]) -> None:
+        self._worker, self._all, self._begun = Worker(), rates, begun
 
     def send(self, request: dict[str, Any]) -> None:
         self._request = json.loads(json.dumps(request))
@@ -36,7 +38,8 @@ class TimedWorker:
     def answer(self, _: float) -> dict[str, Any]:
         point = self._request["point"]
         self._items = point["work"]["batch"]
-        self._rates = iter(self._all[point["runtime"]][SWEEP["batch"].index(self._items)])
+        rates = self._all[point["runtime"]][SWEEP["batch"].index(self._items)]
+        self._rates = self._begun.setdefault(f"{point['work']} {point['runtime']}", iter(rates))
         return self._worker.load(self._request)
 
     def ask(self, request: dict[str, Any], _: float) -> dict[str, Any]:
@@ -63,7 +66,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             **changes,
         }
         config = BenchConfig.model_validate(settings)
-        monkeypatch.setattr(run, "WorkerProcess", lambda *_: nullcontext(TimedWorker(rates)))
+        begun: dict[str, Iterator[float]] = {}
+        monkeypatch.setattr(run, "WorkerProcess", lambda *_: nullcontext(TimedWorker(rates, begun)))
         run.BenchRun(config, expand(config), tmp_path, unavailable or {}, kept).run()
         return read_records(tmp_path / "records.jsonl")
 
@@ -168,3 +172,47 @@ def test_what_cannot_serve_is_written_off_and_the_others_are_measured_a_few_at_a
     for record in records:
         together.setdefault(record.group, set()).add(record.runtime)
     assert sorted(map(sorted, together.values())) == [["a", "b"]] * 4 + [["c"]] * 4 + [["gpu"]]
+
+
+def groups(records: list[Record]) -> list[int]:
+    """How many repetitions each process had."""
+    return sorted(Counter(record.group for record in records).values())
+
+
+@pytest.mark.parametrize(("longest_s", "of_a_process"), [(60.0, [2, 2, 2]), (0.0, [6])])
+def test_every_round_has_new_processes_unless_loading_takes_long(
+    measured: Any, monkeypatch: pytest.MonkeyPatch, longest_s: float, of_a_process: list[int]
+) -> None:
+    monkeypatch.setattr(run, "LONGEST_LOAD_S", longest_s)
+    begun: list[object] = []
+    begin = run.BenchRun._begin_loading
+    monkeypatch.setattr(run.BenchRun, "_begin_loading", lambda *given: begun.append(given) or begin(*given))
+    records = measured({"a": [[100.0] * 3], "b": [[100.0] * 3]}, scenarios={"one": {"kind": "arrays"}})
+    assert groups(records) == of_a_process
+    assert len(begun) == 2 * len(of_a_process)
+    assert len({record.load_s for record in records}) == 2  # of the first process, which may have built an engine
+
+
+def test_an_engine_that_was_built_again_is_not_measured(measured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = iter("112")
+    load = Worker.load
+
+    def loaded(self: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        answer = load(self, request)
+        return {**answer, "provenance": {**answer["provenance"], "plan_sha256": next(plans)}}
+
+    monkeypatch.setattr(Worker, "load", loaded)
+    monkeypatch.setattr(Worker, "_record", lambda _: {"plan_sha256": "1"})
+    records = measured({"a": [[100.0] * 3]}, scenarios={"one": {"kind": "arrays"}})
+    assert [record.status for record in records] == ["ok", "ok", "failed"]
+    assert "another one" in str(records[-1].error)
+
+
+def test_what_is_wrong_in_a_later_process_has_one_record_a_round(
+    measured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = iter(["matched", "wrong"])
+    said = {"reference": "ort-cpu fp32", "reason": "it differs"}
+    monkeypatch.setattr(ReferenceRuns, "compare", lambda *_: {**said, "state": next(states)})
+    records = measured({"a": [[100.0] * 3]}, scenarios={"one": {"kind": "arrays"}})
+    assert [(record.repetition, record.status) for record in records] == [(0, "ok"), (1, "wrong"), (2, "wrong")]

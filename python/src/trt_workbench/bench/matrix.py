@@ -126,17 +126,24 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
     return chosen
 
 
-def schedule(points: Sequence[Point], repetitions: int, seed: int) -> list[tuple[Point, int]]:
-    """Return the order of measuring points of one work: rounds of all points, each round shuffled with the seed.
+def schedule(points: Sequence[Point], repetitions: int, seed: int, first: int = 0) -> list[tuple[Point, int]]:
+    """Return the order of measuring points of one work: rounds of all points.
 
-    Interleaving spreads slow drifts of the machine over all runtimes (google/benchmark, random interleaving).
+    Interleaving spreads slow drifts of the machine over all runtimes (google/benchmark, random interleaving). As many
+    rounds as there are points are a block, in which each point has each place once; the blocks are drawn with the seed.
+
+    Args:
+        points: of the work.
+        repetitions: how many rounds there are.
+        seed: of the order.
+        first: rounds of the works before, so that blocks go on from work to work, and places are balanced over all.
     """
-    order = random.Random(seed)
     rounds = []
     for repetition in range(repetitions):
-        shuffled = list(points)
-        order.shuffle(shuffled)
-        rounds += [(point, repetition) for point in shuffled]
+        block, row = divmod(first + repetition, len(points))
+        order = random.Random(f"{seed} {block}")
+        places, turns = order.sample(points, len(points)), order.sample(range(len(points)), len(points))
+        rounds += [(point, repetition) for point in places[turns[row] :] + places[: turns[row]]]
     return rounds
 
 

@@ -31,8 +31,9 @@ class ReferenceRuns:
         """
         self._config, self._models, self._folder = config, models, folder
         self._workers = Workers(folder / "logs" / "reference.log", TARGET)
-        self._made: tuple[Work, str, Path] | None = None
-        self._rounding: dict[tuple[str, bool], dict[str, Any]] = {}
+        self._work: Work | None = None
+        self._made: dict[str, Path] = {}  # of that work, by the model's file
+        self._rounding: dict[tuple[str, str, bool], dict[str, Any]] = {}
 
     def __enter__(self) -> ReferenceRuns:
         """Return the reference itself."""
@@ -74,7 +75,7 @@ class ReferenceRuns:
 
     def _explained(self, point: Point, reference: Path) -> dict[str, Any]:
         """Return the rounding error of each output; empty where that cannot be found."""
-        key = point.precision, point.tf32
+        key = point.source, point.precision, point.tf32
         if key not in self._rounding:
             request = {**self._request("rounding", point.work, point.source), "point": asdict(point)}
             try:
@@ -91,16 +92,18 @@ class ReferenceRuns:
             return "the configuration sets compare_outputs: false"
         if model.suffix != ".onnx":
             return f"{model.name} is an engine without its model"
-        if self._made is not None and self._made[:2] == (work, point.source):
-            return self._made[2]
-        self._drop()
-        path = self._folder / ".reference.npz"
+        if work != self._work:
+            self._drop()
+            self._work = work
+        if point.source in self._made:
+            return self._made[point.source]
+        path = self._folder / f".reference-{len(self._made)}.npz"
         request = {**self._request("reference", work, point.source), "point": asdict(_point(work))}
         try:
             self._workers.ask({**request, "outputs": str(path)}, self._config.timeout_s)
         except WorkerFailure as failure:
             return f"the reference failed: {failure}"
-        self._made = work, point.source, path
+        self._made[point.source] = path
         return path
 
     def _request(self, verb: str, work: Work, source: str) -> dict[str, Any]:
@@ -115,9 +118,9 @@ class ReferenceRuns:
         }
 
     def _drop(self) -> None:
-        if self._made is not None:
-            self._made[2].unlink(missing_ok=True)
-            self._made = None
+        for path in self._made.values():
+            path.unlink(missing_ok=True)
+        self._made.clear()
         self._rounding.clear()
 
 

@@ -37,6 +37,8 @@ from trt_workbench.model.randomness import refuse_random
 from trt_workbench.verify import BenchGate, Unverified
 
 Progress = Callable[[int, int, str], None]
+LONGEST_LOAD_S = 5.0
+"""A point that loads longer is not loaded again for every round, nor are those that it takes turns with."""
 
 
 @dataclass
@@ -81,7 +83,7 @@ class BenchRun:
         for one in self.kept:
             self._count_throughput(one)
         self._finished, self._total = 0, len(self.points) * self.config.repetitions
-        self._logs, self._groups = itertools.count(), itertools.count()
+        self._logs, self._groups, self._rounds = itertools.count(), itertools.count(), 0
         self._run = uuid.uuid4().hex[:8]  # another one when a run is resumed: its rounds are not those before
         for name in ("samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
@@ -109,18 +111,29 @@ class BenchRun:
                 self._measure_together(batch)
 
     def _measure_together(self, points: Sequence[Point]) -> None:
-        rounds = schedule(points, self.config.repetitions, self.config.seed)
+        rounds = schedule(points, self.config.repetitions, self.config.seed, self._rounds)
+        self._rounds += self.config.repetitions
         order = [one for one in rounds if (one[0].key, one[1]) not in self._done]
         self._finished += len(points) * self.config.repetitions - len(order)
         self._group = f"{self._run}-{next(self._groups)}"
         with contextlib.ExitStack() as stack:
-            loaded = self._load_all(list({point.key: point for point, _ in order}.values()), stack)
+            loaded = self._load_all([one for one in points if any(one is point for point, _ in order)], stack)
             if forgotten := self._forget_other_engines(loaded.values()):
                 self._finished -= forgotten
                 order = [one for one in rounds if (one[0].key, one[1]) not in self._done]
-            for repetition, members in itertools.groupby(order, lambda one: one[1]):
+            fresh = all(one.facts["load_s"] <= LONGEST_LOAD_S for one in loaded.values())
+            for number, (repetition, members) in enumerate(itertools.groupby(order, lambda one: one[1])):
+                if number and fresh:
+                    self._end_processes(loaded.values(), stack)
                 right = [loaded[point.key] for point, _ in members if point.key in loaded]
                 self._round([one for one in right if not one.is_wrong], repetition, stack)
+
+    def _end_processes(self, loaded: Iterable[_Loaded], stack: contextlib.ExitStack) -> None:
+        """Let every point begin the next round in a new process, whose luck is another, such as where its memory is."""
+        stack.close()
+        for one in loaded:
+            one.alive = False
+        self._group = f"{self._run}-{next(self._groups)}"
 
     def _forget_other_engines(self, loaded: Iterable[_Loaded]) -> int:
         """Drop what the earlier run measured on other engines of these points, and return how many records it was.
@@ -323,6 +336,7 @@ class BenchRun:
 
     def _append(self, record: Record) -> None:
         append_lines(self._records, [record])
+        self._done.add((record.key, record.repetition))
         self._count_throughput(record)
         self._finished += 1
         self._say(record.runtime)
@@ -348,7 +362,15 @@ class _Loaded:
         return self.outputs is not None and self.outputs["state"] == "wrong"
 
     def replace(self, worker: WorkerProcess, facts: dict[str, Any]) -> None:
-        self.worker, self.facts, self.alive, self.outputs = worker, facts, True, None
+        """Go on with another process.
+
+        Raises:
+            WorkerFailure: it has another engine, which nobody verified.
+        """
+        if facts["provenance"].get("plan_sha256") != self.facts["provenance"].get("plan_sha256"):
+            raise WorkerFailure("its engine was built again, and is another one", CheckFailed.__name__, alive=False)
+        first = {name: self.facts[name] for name in ("load_s", "first_run_ms")}
+        self.worker, self.facts, self.alive, self.outputs = worker, {**facts, **first}, True, None
 
 
 def _outcome(failure: WorkerFailure) -> tuple[Status, str]:

@@ -44,7 +44,7 @@ class Record(Strict):
             "wrong" (its outputs are not those of the reference).
         error: why it is not "ok".
         error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
-        group: the same for records whose runtimes took turns with one another.
+        group: the same for records whose runtimes took turns with one another, each in one process.
         unstable: reasons not to trust it.
         window_drift: how far the medians of its windows lie apart, as a share; None for too few samples.
         latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
@@ -52,8 +52,8 @@ class Record(Strict):
         slice_p50_ms: median of every slice in the order of the turns.
         split_ms: medians of the parts that the runtime measures separately.
         items_per_s: throughput of one call after another.
-        load_s: loading, with engine build or compilation where there is one.
-        first_run_ms: the first call after loading.
+        load_s: the first loading, with engine build or compilation where there is one.
+        first_run_ms: the first call after it.
         telemetry: clocks, power, energy and memory during the measurement.
         energy_per_item_j: of the whole card.
         outputs: how the outputs compare with those of the reference; None in older records.

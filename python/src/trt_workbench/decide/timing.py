@@ -16,8 +16,8 @@ MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
 """Of one repetition: a decision has many rows, and its repetitions count, not the samples within one."""
 # Fewer repetitions say nothing about the spread between processes.
 _FEWEST_REPETITIONS = 3
-# A worker's start and the load of a model that is in the cache, about.
-_LOAD_S = 5.0
+# A worker's start and the load of a model that is in the cache, about, before every repetition.
+_LOAD_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Timing:
 def measuring_s(rows: Sequence[DraftRow], repetitions: int) -> float:
     """Return the least time that the latencies of rows take that an earlier run does not have, seconds."""
     left = {row.runtime: 0 if row.lost else max(0, repetitions - row.measured) for row in rows}
-    return sum(_LOAD_S + left[row.runtime] * _repetition_s(row) for row in rows if left[row.runtime])
+    return sum(left[row.runtime] * (_LOAD_S + _repetition_s(row)) for row in rows)
 
 
 def wanted(rows: Sequence[DraftRow], asked: int) -> int:
