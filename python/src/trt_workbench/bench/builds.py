@@ -13,6 +13,7 @@ from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import repetition_medians
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.hashing import has_hash
 from trt_workbench.core.records import Record
 from trt_workbench.core.verification import UNVERIFIED, WRONG
@@ -46,12 +47,13 @@ def built_groups(records: Iterable[Record]) -> tuple[BuiltGroup, ...]:
     Raises:
         UsageProblem: a file beside a plan is damaged.
     """
-    found: dict[tuple[str, str, str], list[Record]] = {}
-    for one in records:
-        if BUILD in one.swept:
-            others = "".join(f" {name}={setting_text(value)}" for name, value in one.swept.items() if name != BUILD)
-            found.setdefault((one.scenario, one.work, f"{one.entry}{others}"), []).append(one)
+    found = grouped((one for one in records if BUILD in one.swept), _label)
     return tuple(_of_runtime(", ".join(label), mine) for label, mine in sorted(found.items()))
+
+
+def _label(one: Record) -> tuple[str, str, str]:
+    others = "".join(f" {name}={setting_text(value)}" for name, value in one.swept.items() if name != BUILD)
+    return one.scenario, one.work, f"{one.entry}{others}"
 
 
 def built_group(

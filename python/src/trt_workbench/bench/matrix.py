@@ -14,6 +14,7 @@ from typing import Any
 from trt_workbench.bench.config import DEFAULT_IMGSZ, LLM_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
 from trt_workbench.core.builds import BUILD
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import Record
 
 IMAGE_SIDES = ("height", "width")
 
@@ -145,6 +146,11 @@ def schedule(points: Sequence[Point], repetitions: int, seed: int, first: int = 
         places, turns = order.sample(points, len(points)), order.sample(range(len(points)), len(points))
         rounds += [(point, repetition) for point in places[turns[row] :] + places[: turns[row]]]
     return rounds
+
+
+def sweep_of(work: Work | Record) -> tuple[Any, ...]:
+    """Return what stays the same along a batch sweep."""
+    return work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz
 
 
 def batches(points: Sequence[Point], most: int) -> Iterator[list[Point]]:

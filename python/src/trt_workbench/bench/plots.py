@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import Standing
 from trt_workbench.bench.view import BenchRow, Table
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.percent import share
 from trt_workbench.report.hover import listed, say_columns, say_point, say_rows
 from trt_workbench.report.style import INK, PALETTE, by_powers, figure, file_stem, label, panels
 
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 # More panels than this are unreadable; the tables hold them all.
 MOST_PANELS = 4
 # More curves would not be distinguishable either.
@@ -70,7 +69,7 @@ class Sweep:
 def find_sweeps(tables: Sequence[Table]) -> list[Sweep]:
     """Return every axis along which a scenario and model have more than one value."""
     found = []
-    for (scenario, model), group in _grouped(tables, lambda table: (table.scenario, table.model)).items():
+    for (scenario, model), group in grouped(tables, lambda table: (table.scenario, table.model)).items():
         pairs = [(table, row) for table in group for row in table.rows]
         axes = {name: True for table in group for name in table.coordinates}
         axes |= {name: False for _, row in pairs for name in row.swept}
@@ -84,10 +83,10 @@ def find_sweeps(tables: Sequence[Table]) -> list[Sweep]:
 
 
 def _work_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Panel]:
-    rest = _grouped(pairs, lambda pair: _without(pair[0].coordinates, axis))
+    rest = grouped(pairs, lambda pair: _without(pair[0].coordinates, axis))
     panels = []
     for others, members in rest.items():
-        by_runtime = _grouped(members, lambda pair: pair[1].standing.runtime)
+        by_runtime = grouped(members, lambda pair: pair[1].standing.runtime)
         curves = {
             name: _curve((table.coordinates[axis], row) for table, row in group) for name, group in by_runtime.items()
         }
@@ -97,8 +96,8 @@ def _work_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Pan
 
 def _runtime_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Panel]:
     panels = []
-    for work, members in _grouped([pair for pair in pairs if axis in pair[1].swept], lambda pair: pair[0].work).items():
-        by_name = _grouped(members, lambda pair: f"{pair[1].entry} {_text(_without(pair[1].swept, axis))}".strip())
+    for work, members in grouped([pair for pair in pairs if axis in pair[1].swept], lambda pair: pair[0].work).items():
+        by_name = grouped(members, lambda pair: f"{pair[1].entry} {_text(_without(pair[1].swept, axis))}".strip())
         curves = {name: _curve((row.swept[axis], row) for _, row in group) for name, group in by_name.items()}
         panels.append(Panel(work, curves))
     return _worth_drawing(panels)
@@ -145,13 +144,6 @@ def _text(pairs: Iterable[tuple[str, str]]) -> str:
     return " ".join(f"{name}={value}" for name, value in pairs)
 
 
-def _grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
-
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -185,7 +177,7 @@ def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
             title = f"{name}: latency against throughput, by {sweep.axis}"
             made[title] = _frontier(sweep, styles, folder / f"{stem}-frontier.svg")
         made[f"{name}: latency against {sweep.axis}"] = _latency(sweep, styles, folder / f"{stem}-latency.svg")
-    for (scenario, model), group in _by_scenario(tables).items():
+    for (scenario, model), group in grouped(tables, lambda table: (table.scenario, table.model)).items():
         swept = any((sweep.scenario, sweep.model) == (scenario, model) for sweep in sweeps)
         if not swept or sum(len(table.rows) for table in group) <= _MOST_BARS:
             made[f"{scenario}, {model}: latency"] = _bars(
@@ -204,13 +196,6 @@ def _styles(names: Iterable[str]) -> dict[str, Style]:
         name: (PALETTE[index % count], _LINES[index // count % len(_LINES)])
         for index, name in enumerate(dict.fromkeys(names))
     }
-
-
-def _by_scenario(tables: Sequence[Table]) -> dict[tuple[str, str], list[Table]]:
-    groups: dict[tuple[str, str], list[Table]] = {}
-    for table in tables:
-        groups.setdefault((table.scenario, table.model), []).append(table)
-    return groups
 
 
 def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path:

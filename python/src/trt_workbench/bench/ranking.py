@@ -9,6 +9,7 @@ from functools import partial
 from statistics import median
 
 from trt_workbench.backends.measure.stability import DRIFT, between_repetitions
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import (
     MATERIAL,
@@ -89,10 +90,7 @@ def unit_medians(kept: Mapping[int, Record]) -> list[float]:
 def _units(kept: Mapping[int, Record]) -> list[list[Record]]:
     """Return the repetitions of each process; of a single one, each by itself."""
     several = len({record.group for record in kept.values()}) > 1
-    units: dict[object, list[Record]] = {}
-    for number, record in kept.items():
-        units.setdefault(record.group if several else number, []).append(record)
-    return list(units.values())
+    return list(grouped(kept.values(), lambda record: record.group if several else record.repetition).values())
 
 
 def point_reasons(kept: Mapping[int, Record]) -> tuple[str, ...]:

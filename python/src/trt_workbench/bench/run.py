@@ -20,7 +20,7 @@ from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.builds import built_groups
 from trt_workbench.bench.config import BenchConfig
-from trt_workbench.bench.matrix import Point, Work, batches, ranges, schedule
+from trt_workbench.bench.matrix import Point, batches, ranges, schedule, sweep_of
 from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import TARGET
@@ -294,13 +294,13 @@ class BenchRun:
 
     def _count_throughput(self, record: Record) -> None:
         if record.items_per_s is not None:
-            sweep = _sweep(record, record.runtime)
+            sweep = (*sweep_of(record), record.runtime)
             self._throughput.setdefault(sweep, {}).setdefault(record.batch, []).append(record.items_per_s)
 
     def _is_saturated(self, point: Point) -> bool:
         """Whether throughput, median over repetitions, grew by less than the scenario's share at a smaller batch."""
         share = self.config.scenarios[point.work.scenario].saturation
-        measured = sorted(self._throughput.get(_sweep(point.work, point.runtime), {}).items())
+        measured = sorted(self._throughput.get((*sweep_of(point.work), point.runtime), {}).items())
         rates = [median(values) for batch, values in measured if batch < point.work.batch]
         best = itertools.accumulate(rates, max)
         return share is not None and any(
@@ -377,8 +377,3 @@ def _outcome(failure: WorkerFailure) -> tuple[Status, str]:
     """What a failure is called, and why: a language model that does not generate what PyTorch generates is wrong."""
     is_wrong = failure.kind == Disagreement.__name__
     return ("wrong", str(failure).rstrip(".")) if is_wrong else ("failed", str(failure))
-
-
-def _sweep(work: Work | Record, runtime: str) -> tuple[Any, ...]:
-    """What stays the same along a batch sweep."""
-    return work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz, runtime

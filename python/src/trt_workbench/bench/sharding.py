@@ -8,9 +8,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from trt_workbench.bench.config import BenchConfig
-from trt_workbench.bench.matrix import Point
+from trt_workbench.bench.matrix import Point, sweep_of
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.core.builds import FILE, BuildGroups, builds_of
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
@@ -94,12 +95,7 @@ def _records(folder: Path) -> list[Record]:
 
 def _sweeps(points: Sequence[Point]) -> list[list[Point]]:
     """Return the points that are measured together: of a scenario, model and shape, at all batches on all runtimes."""
-    found: dict[Any, list[Point]] = {}
-    for point in points:
-        work = point.work
-        key = (work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz)
-        found.setdefault(key, []).append(point)
-    return [*found.values()]
+    return [*grouped(points, lambda point: sweep_of(point.work)).values()]
 
 
 def what_decides(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]:

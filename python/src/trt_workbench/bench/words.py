@@ -11,7 +11,7 @@ from trt_workbench.backends.measure.stability import DRIFT, WARNING, repetition_
 from trt_workbench.bench.ranking import kept_records, point_reasons
 from trt_workbench.bench.view import Table, some
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import LEAST_REPETITIONS, inseparable
 from trt_workbench.verify import let_through
@@ -116,11 +116,8 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
 
 def _by_point(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
     """Return the measured repetitions of each work and runtime."""
-    points: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.status == "ok":
-            points.setdefault((_place(record), record.runtime), []).append(record)
-    return points
+    measured = (record for record in records if record.status == "ok")
+    return grouped(measured, lambda record: (_place(record), record.runtime))
 
 
 def _crept(mine: Sequence[Record]) -> bool:
@@ -146,13 +143,11 @@ def leaders(made: Sequence[Table]) -> list[str]:
 def _missing(records: Sequence[Record]) -> list[str]:
     """What failed or could not serve, with the reason; batches that a saturated sweep left out are only counted."""
     found = problems(records)
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for row in found:
-        if row["status"] in _ENDS:
-            alike.setdefault((row["status"], row["error"], *row["works"]), []).append(row["runtime"])
+    ended = (row for row in found if row["status"] in _ENDS)
+    alike = grouped(ended, lambda row: (row["status"], row["error"], *row["works"]))
     sentences = [
-        f"{', '.join(runtimes)} {_ENDS[status][len(runtimes) > 1]} at {some(works)}: {error}"
-        for (status, error, *works), runtimes in alike.items()
+        f"{', '.join(row['runtime'] for row in rows)} {_ENDS[status][len(rows) > 1]} at {some(works)}: {error}"
+        for (status, error, *works), rows in alike.items()
     ]
     skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
     more = [f"And {counted(len(sentences) - _MOST_FAILURES, 'more failure')}; the report lists them."]
@@ -208,14 +203,17 @@ def problems(records: Iterable[Record]) -> list[dict[str, Any]]:
 
     One entry a runtime and reason: `runtime`, `status`, `error`, `works` (by scenario and name), `count` (repetitions).
     """
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for record in records:
-        if record.status != "ok":
-            reason = (record.runtime, record.status, record.error or "")
-            found.setdefault(reason, []).append(_place(record))
+    others = (record for record in records if record.status != "ok")
+    found = grouped(others, lambda record: (record.runtime, record.status, record.error or ""))
     return [
-        {"runtime": runtime, "status": status, "error": error, "works": list(dict.fromkeys(at)), "count": len(at)}
-        for (runtime, status, error), at in found.items()
+        {
+            "runtime": runtime,
+            "status": status,
+            "error": error,
+            "works": list(dict.fromkeys(map(_place, mine))),
+            "count": len(mine),
+        }
+        for (runtime, status, error), mine in found.items()
     ]
 
 
@@ -241,9 +239,7 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 def kinds(reasons: Iterable[str]) -> list[str]:
     """Return one of those that differ only in their figures, with how many more there are."""
-    kinds: dict[str, list[str]] = {}
-    for reason in reasons:
-        kinds.setdefault(re.sub(r"\d+", "0", reason), []).append(reason)
+    kinds = grouped(reasons, lambda reason: re.sub(r"\d+", "0", reason))
     return [first + (f" (and {len(more)} similar)" if more else "") for first, *more in kinds.values()]
 
 

@@ -1,6 +1,20 @@
-"""Counts with their nouns, as every message, table and page shows them."""
+"""Counts with their nouns, as every message, table and page shows them; and items in groups."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items by their key, in order of appearance."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def counted(count: int, noun: str, several: str = "") -> str:

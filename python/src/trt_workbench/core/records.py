@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from trt_workbench.core.array_files import load_arrays
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Strict, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer
@@ -144,7 +145,4 @@ def read_records(path: Path) -> list[Record]:
 
 def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
     """Group records that are compared with one another: by scenario, kind and work, in order of appearance."""
-    groups: dict[tuple[str, str, str], list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.scenario, record.kind, record.work), []).append(record)
-    return groups
+    return grouped(records, lambda record: (record.scenario, record.kind, record.work))

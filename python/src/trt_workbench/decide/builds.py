@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from trt_workbench.bench import built_group
 from trt_workbench.core.builds import BuiltGroup
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.records import Record
 from trt_workbench.decide.document import BASELINE
 from trt_workbench.decide.tried import DraftRow
@@ -24,9 +25,7 @@ def joined(
         tried: every row, one for each build.
         records: of the latencies.
     """
-    found: dict[tuple[str, str], list[DraftRow]] = {}
-    for one in tried:
-        found.setdefault((one.precision, one.place), []).append(one)
+    found = grouped(tried, lambda one: (one.precision, one.place))
     rows, series, groups = [], list[Record](), []
     for builds in found.values():
         mine = {one.build or 0: [each for each in records if each.runtime == one.runtime] for one in builds}

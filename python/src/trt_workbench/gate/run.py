@@ -18,11 +18,10 @@ from trt_workbench.backends.registry import AUTO, check_name, get_backend
 from trt_workbench.bench import MatrixSettings, bench, compare, prepare_bench, repetition_medians, unstable
 from trt_workbench.console.called import Finished, call_command, called, settings_of
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.precision import check_any
-from trt_workbench.core.records import Record
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
@@ -238,9 +237,7 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
     done: Finished[BenchArtefacts] = call_command(bench, read_bench_run, str(model), output=place, **part.settings)
     if done.failure:
         return CheckResult(str(done.failure), done.failure)
-    points: dict[tuple[str, str], list[Record]] = {}
-    for one in done.document.records:
-        points.setdefault((one.work, one.runtime), []).append(one)
+    points = grouped(done.document.records, lambda one: (one.work, one.runtime))
     found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
     medians = {f"{work} on {runtime}": median(values) for (work, runtime), values in found.items() if values}
     slow = [f"{name} takes {ms:.3f} ms" for name, ms in medians.items() if part.at_most_ms and ms > part.at_most_ms]
