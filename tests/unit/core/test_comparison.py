@@ -248,3 +248,11 @@ def test_the_fewest_repetitions_that_tell_are_those_before_which_nothing_does() 
     assert [telling_repetitions(rows - 1) for rows in (1, 2, 3, 6, 7, 8)] == [1, 4, 5, 5, 5, 6]
     # nine rounds are tested by signed ranks, which are coarser than the eight before
     assert [telling_repetitions(17, least) for least in (1, 7, 8, 9)] == [6, 7, 8, 10]
+
+
+@pytest.mark.parametrize("rounds", [[], [[1.3]] * 2])
+def test_without_an_interval_the_ratio_is_that_of_the_medians_beside_it(rounds: list[list[float]]) -> None:
+    made = compare_rounds([106.4, 90.0, 107.0], [112.2, 150.0, 112.0], rounds)
+    assert made.ratio_low is None
+    assert made.ratio == pytest.approx(112.2 / 106.4)
+    assert made.verdict == "cannot tell"

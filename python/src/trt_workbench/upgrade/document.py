@@ -91,7 +91,8 @@ class Timed(Strict):
     Attributes:
         before_ms: median of the repetitions; None where it was not measured.
         after_ms: likewise.
-        ratio: after by before; None unless both were measured.
+        ratio: after by before: the median of all pairs of turns, without an interval of the medians; None unless both
+            were measured.
         ratio_low: lower end of its interval; None with too few repetitions.
         ratio_high: upper end.
         outcome: in words, as of `compare`; NOT_MEASURED where a side has no latencies.

@@ -94,11 +94,11 @@ def named(side: StackSide) -> str:
 
 
 def ratio(timed: Timed | None) -> str:
-    """Return a ratio of latencies with its interval, for a table."""
+    """Return a ratio of latencies for a table, with its interval, or what it is made from."""
     if timed is None or timed.ratio is None:
         return NONE
-    ends = "" if timed.ratio_low is None else f" ({timed.ratio_low:.3f} to {timed.ratio_high:.3f})"
-    return f"{timed.ratio:.3f}{ends}"
+    pairs = f"{timed.ratio_low:.3f} to {timed.ratio_high:.3f}, of all pairs" if timed.ratio_low is not None else ""
+    return f"{timed.ratio:.3f} ({pairs or 'of the medians, no interval'})"
 
 
 def sentence(one: Upgraded) -> str:

@@ -69,7 +69,8 @@ class Comparison:
 
     Attributes:
         ratio: how many times as long as A B takes, above 1 if it is slower: the median of the ratios of all pairs
-            (Hodges and Lehmann, 1963), or of the geometric means of all pairs of rounds' ratios.
+            (Hodges and Lehmann, 1963), or of the geometric means of all pairs of rounds' ratios; without an interval
+            the ratio of the medians that stand beside it.
         ratio_low: lower end of its confidence interval; None where the repetitions are too few for one.
         ratio_high: upper end.
         coverage: how often such an interval holds the true ratio; 0 without one.
@@ -156,6 +157,7 @@ def compare(
     shifts = np.sort(np.subtract.outer(np.log(b), np.log(a)), axis=None)
     return _made(
         shifts,
+        median(b) / median(a),
         (1, 1 - 2 / math.comb(len(a) + len(b), len(a))) if widest else shift_bounds(len(a), len(b), confidence),
         confidence,
         p_value,
@@ -168,6 +170,7 @@ def compare(
 
 def _made(
     shifts: NDArray[np.float64],
+    plain: float,
     bounds: tuple[int, float],
     confidence: float,
     p_value: float,
@@ -177,12 +180,12 @@ def _made(
     unreliable: bool,
     test: Test,
 ) -> Comparison:
-    """Make a comparison of ordered differences of logarithms, and which of them bound it."""
+    """Make a comparison of ordered differences of logarithms, and which of them bound it; `plain` without any."""
     chosen, coverage = bounds
     ratio, low, high = (float(np.exp(one)) for one in (np.median(shifts), shifts[chosen - 1], shifts[-chosen]))
     if coverage < confidence:
-        found = verdict(ratio, None, None, material)
-        return Comparison(ratio, None, None, 0.0, p_value, cliffs_delta, found, unreliable, test)
+        found = verdict(plain, None, None, material)
+        return Comparison(plain, None, None, 0.0, p_value, cliffs_delta, found, unreliable, test)
     found = verdict(ratio, low, high, material)
     return Comparison(ratio, low, high, coverage, p_value, cliffs_delta, found, unreliable, test)
 
@@ -228,6 +231,7 @@ def compare_rounds(
     first, second = np.triu_indices(len(logarithms))
     return _made(
         np.sort((logarithms[first] + logarithms[second]) / 2),
+        median(b) / median(a),
         (1, 1 - 2 / 2.0 ** len(logarithms)) if widest else mean_bounds(len(logarithms), confidence),
         confidence,
         signed_ranks(logarithms.tolist()),
