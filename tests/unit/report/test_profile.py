@@ -77,7 +77,7 @@ def test_sentences_name_the_longest_the_overhead_and_the_difference(records: lis
     from trt_workbench.profile.difference import difference
 
     text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
-    assert "2 layers take 0.400 ms per run; the longest" in text
+    assert "with the profiler its 2 layers take 0.400 ms; the longest" in text
     assert "1 reformat layer: 0.100 ms (25.0 %): " in text
     assert "take 0.400 ms in total, the layers of" in text
     assert "a, b: 0.300 ms against 0.500 ms." in text
@@ -157,3 +157,16 @@ def test_totals_put_small_kinds_together() -> None:
     assert [round(width) for width in rows[1].widths] == [50, 0]
     assert len(sides[0].telling_of(sides[0].longest)) == 11
     assert precision_of(cast) == "fp32 to fp16"
+
+
+def test_what_a_run_takes_without_the_profiler_comes_first() -> None:
+    records = [layer("conv", 119.0, share=1.0)]
+    timed = facts("a", (20.6, 20.1, 21.0), (119.0, 118.0, 120.0))
+    (text,) = summary(side_views({"target": timed}, records), [])
+    own = "one run takes 20.600 ms (97 % interval 20.100 to 21.000); "
+    assert text.startswith(f"a.onnx (ort-cpu, as exported): {own}with the profiler its 1 nodes take 119.000 ms; ")
+    unknown = {name: value for name, value in timed.items() if not name.startswith("own_")}
+    (text,) = summary(side_views({"target": unknown}, records), [])
+    assert text.startswith("a.onnx (ort-cpu, as exported): with the profiler its 1 nodes take 119.000 ms; ")
+    (text,) = summary(side_views({"target": {**unknown, "own_ms": 20.6}}, records), [])  # of an earlier release
+    assert "one run takes 20.600 ms (median); with" in text

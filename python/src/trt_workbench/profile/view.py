@@ -292,7 +292,8 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
 
 
 def _span(time: Interval) -> str:
-    return f"{time.median:.3f} ms ({covered(time.coverage)} interval {time.low:.3f} to {time.high:.3f})"
+    ends = f"{covered(time.coverage)} interval {time.low:.3f} to {time.high:.3f}" if time.coverage else "median"
+    return f"{time.median:.3f} ms ({ends})"
 
 
 def _of_side(side: SideView) -> list[str]:
@@ -301,12 +302,11 @@ def _of_side(side: SideView) -> list[str]:
         first = side.longest[:_NAMED]
         part = sum(one.share or 0.0 for one in first)
         names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
+        alone = f"one run takes {_span(own)}; " if (own := _interval(side.facts, "own")) else ""
         found.append(
-            f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms per run; the longest "
-            f"({share(part)}) are {names}."
+            f"{side.title}: {alone}with the profiler its {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms; "
+            f"the longest ({share(part)} of that) are {names}."
         )
-        if own := side.facts.get("own_ms"):
-            found.append(f"Without the profiler one run takes {own:.3f} ms (median).")
     if side.providers:
         each = ", ".join(f"{name} {count} ({time_ms:.3f} ms)" for name, (count, time_ms) in side.providers.items())
         found.append(f"Nodes by provider: {each}.")
