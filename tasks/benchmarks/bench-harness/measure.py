@@ -75,7 +75,6 @@ def measured_pair(number: int, arguments: argparse.Namespace) -> dict[str, Any]:
     ends = made and (made.ratio_low, made.ratio_high)
     return {
         "pair": number,
-        "planted": arguments.planted,
         "load": round(load, 1),
         "slower": second.runtime if second.rank > 1 else None,
         "median": round(second.latency_ms.median / rows[0].latency_ms.median, 3),
