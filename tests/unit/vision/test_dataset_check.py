@@ -18,7 +18,9 @@ from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.faults import DUPLICATE, EMPTY, OUTSIDE, find_faults
+from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.scores import score_detections
+from trt_workbench.vision.tasks.registry import task_of
 
 HEIGHT, WIDTH, IMAGES, EACH = 240, 320, 6, 4
 CLASSES = ("circle", "square", "star")
@@ -76,7 +78,7 @@ def check(
     images = np.arange(1, IMAGES + 1)
     confusion = confuse(images, data.categories, data.truth, found)
     ap50 = score_detections(data.truth, data.categories, found).figures["AP50"]
-    return check_found(data, dict.fromkeys(images.tolist(), size), found, confusion, ap50=ap50, turned=False)
+    return check_found(data, dict.fromkeys(images.tolist(), size), found, confusion, {BOXES: ap50}, turned=False)
 
 
 FORMS = {
@@ -304,3 +306,102 @@ def test_faults_have_an_example_and_their_boxes(dataset: Make) -> None:
     ):
         content["annotations"].append(crowd)  # which need not be found
     assert [one["count"] for one in find_faults(dataset(content), sizes) if one["fault"] == DUPLICATE] == [1]
+
+
+def outlined(rows: np.ndarray) -> dict[str, list[Any]]:
+    """What annotations hold besides boxes: an outline (a mask, a rotated box), and three keypoints."""
+    x, y, w, h = rows.T
+    outline = np.stack([x, y, x + w, y, x + w, y + h, x, y + h], axis=1)
+    two = np.full(len(rows), 2)
+    points = np.stack([x + w / 4, y + h / 4, two, x + w / 2, y + h, two, x + w, y + h / 2, two], axis=1)
+    return {"segmentation": [[one] for one in outline.tolist()], "keypoints": points.tolist()}
+
+
+def with_extras(boxes: np.ndarray, meant: np.ndarray, change: Callable[[list[float], list[float]], list[float]]) -> Any:
+    """A document whose annotations hold the extras of the boxes `meant`, changed with their own box."""
+    content = document(boxes)
+    made = outlined(meant)
+    for place, row in enumerate(content["annotations"]):
+        row["segmentation"] = [change(made["segmentation"][place][0], row["bbox"])]
+        flat = made["keypoints"][place]
+        moved = change([one for at, one in enumerate(flat) if at % 3 < 2], row["bbox"])
+        row["keypoints"] = [v for at in range(3) for v in (*moved[2 * at : 2 * at + 2], 2)]
+    return content
+
+
+MISTAKES: dict[str, Callable[[list[float], list[float]], list[float]]] = {
+    "fractions": lambda places, _: [one / (WIDTH, HEIGHT)[at % 2] for at, one in enumerate(places)],
+    "y first": lambda places, _: [places[at ^ 1] for at in range(len(places))],
+    "from the corner": lambda places, box: [one - box[at % 2] for at, one in enumerate(places)],
+}
+TASKS = ("masks", "keypoints", "rotated")
+LYING = np.array([[30 + 70 * (at % EACH), 120, 60, 24] for at in range(IMAGES * EACH)], float)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_does_not_lie_in_its_box_is_refused_with_its_form(dataset: Make, mistake: str, task: str) -> None:
+    content = with_extras(LYING, LYING, MISTAKES[mistake])
+    with refused(UsageProblem):
+        check_annotations(dataset(content, task=task_of(task)))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_belongs_to_another_object_is_said(dataset: Make, task: str) -> None:
+    content = with_extras(LYING, np.roll(LYING.reshape(IMAGES, EACH, 4), 1, axis=1).reshape(-1, 4), lambda one, _: one)
+    with refused(UsageProblem):
+        check_annotations(dataset(content, task=task_of(task)))
+    some = with_extras(LYING, LYING, lambda one, _: one)
+    for row, other in zip(some["annotations"][::4], content["annotations"][::4], strict=True):
+        row.update({name: other[name] for name in ("segmentation", "keypoints")})
+    held(*check_annotations(dataset(some, task=task_of(task))))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.floats(0.12, 1.0), st.sampled_from(TASKS))
+def test_what_lies_in_its_box_is_never_suspected(seed: int, largest: float, task: str) -> None:
+    from tempfile import TemporaryDirectory
+
+    boxes = objects(seed, largest)
+    with TemporaryDirectory() as folder:
+        for number in range(1, IMAGES + 1):
+            (Path(folder) / f"{number}.png").touch()
+        (Path(folder) / "a.json").write_text(json.dumps(with_extras(boxes, boxes, lambda one, _: one)))
+        data = read_dataset(Path(folder), Path(folder) / "a.json", task=task_of(task))
+    assert check_annotations(data) == []
+
+
+def test_masks_that_are_empty_or_counted_row_by_row_are_said(dataset: Make) -> None:
+    content = document(LYING)
+    for place, row in enumerate(content["annotations"]):
+        x, y, w, h = map(int, row["bbox"])
+        plane = np.zeros((HEIGHT, WIDTH), np.uint8)
+        plane[y : y + h, x : x + w] = place % 4 > 0
+        places = np.flatnonzero(np.diff(plane.ravel(), prepend=0))  # row by row; COCO counts column by column
+        counts = np.diff(places, prepend=0, append=plane.size).tolist()
+        row["segmentation"] = {"size": [HEIGHT, WIDTH], "counts": counts}
+    with refused(UsageProblem):
+        check_annotations(dataset(content, task=task_of("masks")))
+    right = with_extras(LYING, LYING, lambda one, _: one)
+    for row in right["annotations"][::4]:
+        row["segmentation"] = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}
+    held(*check_annotations(dataset(right, task=task_of("masks"))))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_score_near_zero_asks_for_every_kind(dataset: Make, task: str) -> None:
+    """The boxes are found, and what is in them lies elsewhere."""
+    away = dataset(with_extras(LYING, LYING + (0, 60, 0, 0), lambda one, _: one), task=task_of(task))
+    data = dataset(with_extras(LYING, LYING, lambda one, _: one), task=task_of(task))
+    truth = data.truth
+    scores, boxes = np.full(len(truth), 0.9, np.float32), truth.boxes.astype(np.float32)
+    found = DetectionTable(truth.image_ids, truth.category_ids, boxes, scores, extra=away.truth.extra)
+    images = np.arange(1, IMAGES + 1)
+    confusion, sizes = confuse(images, data.categories, truth, found), dict.fromkeys(images.tolist(), (HEIGHT, WIDTH))
+    measures = task_of(task).measures
+    figures = {one: one.scores(truth, data.categories, found).figures["AP50"] for one in measures}
+    (note,) = check_found(data, sizes, found, confusion, figures, turned=False)
+    held(note)
+    right = DetectionTable(truth.image_ids, truth.category_ids, boxes, scores, extra=truth.extra)
+    figures = {one: one.scores(truth, data.categories, right).figures["AP50"] for one in measures}
+    assert check_found(data, sizes, right, confusion, figures, turned=False) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Final
 
@@ -17,6 +17,7 @@ from trt_workbench.vision.confusion import Confusion
 from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, at_least
 from trt_workbench.vision.faults import AREA, DUPLICATE, EMPTY, Boxes, Sizes, are_outside, by_box, odd_boxes
+from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
 # Boxes of shares reach up to 1, and a little beyond.
@@ -49,6 +50,8 @@ _UNITS: Final = {
     "percent of the image": 100.0,
     "thousandths of the image": 1000.0,
 }
+_FITS = 0.5  # of an object's span, or of all that it and its box cover
+_IN_PIXELS = "COCO has them in pixels of the image, x first"
 _WANTED = "COCO boxes are x, y of the top-left corner, width and height in pixels"
 
 
@@ -88,8 +91,9 @@ def check_annotations(dataset: CocoDataset) -> list[str]:
     if dataset.unlisted:
         notes.append(f"Ignored {counted(dataset.unlisted, 'annotation')} of images that the file does not list.")
     notes += _odd_boxes(truth)
-    known = {image.id: (image.height or 0, image.width or 0) for image in dataset.images}
-    return notes + _check_boxes(dataset, {key: size for key, size in known.items() if min(size) > 0})
+    listed = {image.id: (image.height or 0, image.width or 0) for image in dataset.images}
+    known = {key: size for key, size in listed.items() if min(size) > 0}
+    return notes + _check_boxes(dataset, known) + _check_extra(dataset, known)
 
 
 def check_found(
@@ -97,8 +101,8 @@ def check_found(
     sizes: Sizes,
     detections: DetectionTable,
     confusion: Confusion,
+    figures: Mapping[Measure, float | None],
     *,
-    ap50: float | None,
     turned: bool,
 ) -> list[str]:
     """Check the annotations against the image files and what was found on them.
@@ -108,7 +112,7 @@ def check_found(
         sizes: of the decoded images.
         detections: of these images.
         confusion: of these detections.
-        ap50: their AP at IoU 0.5; None where there is nothing to score.
+        figures: their AP at IoU 0.5 by each measure that has one; None where there is nothing to score.
         turned: whether images carry an EXIF rotation that is ignored: boxes may be of the turned ones.
 
     Returns:
@@ -132,7 +136,7 @@ def check_found(
         notes += _check_boxes(dataset, without)
         listed = {image.id: (image.height or 0, image.width or 0) for image in unlike}
         _check_readings(dataset, sizes, listed, detections)
-    return notes + (_check_classes(confusion, dataset) or _check_score(dataset.truth, detections, ap50))
+    return notes + (_check_classes(confusion, dataset) or _check_score(dataset.truth, detections, figures))
 
 
 def _odd_boxes(truth: GroundTruth) -> list[str]:
@@ -143,9 +147,9 @@ def _odd_boxes(truth: GroundTruth) -> list[str]:
             f"No detection can match {counted(empty, 'annotated box', 'annotated boxes')} without width or height."
         )
     if count := odd[AREA]:
-        notes.append(
-            f"Areas of annotations that do not fit the box: {count} of {len(truth)}; AP_small to AP_large use the area."
-        )
+        scaled = truth.extra is not None and not truth.extra.fills
+        used = "all figures of keypoints, and AP_small to AP_large," if scaled else "AP_small to AP_large"
+        notes.append(f"Areas of annotations that do not fit the box: {count} of {len(truth)}; {used} use the area.")
     if repeated := odd[DUPLICATE]:
         notes.append(
             f"Duplicates: {counted(repeated, 'annotation')} with the image, class and box of another; each must be "
@@ -194,6 +198,75 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
             f"{seen}: they belong to other images or to another image size. {_WANTED}: {dataset.annotations}"
         )
     return [f"{seen}."]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _check_extra(dataset: CocoDataset, sizes: Sizes) -> list[str]:
+    """Check what is annotated in addition to boxes against the annotations' own boxes."""
+    truth = _wanted(dataset.truth)
+    truth = truth.select(np.asarray((truth.boxes[:, 2:] > 0).all(axis=1)))
+    if truth.extra is None:
+        return []
+    what, spans, notes = truth.extra.words, truth.extra.spans(), []
+    absent = np.asarray(np.isnan(spans).any(axis=1))
+    names = {image.id: image.file_name for image in dataset.images}
+
+    def where(rows: NDArray[np.bool_]) -> str:
+        return (
+            f"{int(rows.sum())} of {len(truth)} annotated {what} (the first in {names[int(truth.image_ids[rows][0])]})"
+        )
+
+    if truth.extra.fills and absent.any():
+        notes = [f"No detection can match {where(absent)}: they have no pixel, although their box has a size."]
+    truth = truth.select(~absent)
+    fit = _fits(truth, spans[~absent])
+    if fit.all():
+        return notes
+    seen = f"{where(~fit)} do not lie in the box of their annotation"
+    few = truth.select(np.isin(truth.image_ids, np.unique(truth.image_ids[~fit])[:_LOOKED_AT]))
+    readings = _other_spans(few, sizes)
+    wrong = ~_fits(few, readings.pop(""))
+    shares = {name: float(_fits(few, spans)[wrong].mean()) for name, spans in readings.items()}
+    if (best := max(shares.values())) < 1 - _MUCH_FEWER:
+        return [*notes, f"{seen}: are they of another form, or of other objects? {_IN_PIXELS}."]
+    how = " or ".join(name for name, one in shares.items() if one == best)
+    seen = f"{seen}, but {share(best)} of these do if they are read as {how}. {_IN_PIXELS}"
+    if fit.mean() < _MOST:
+        raise UsageProblem(f"{seen}: convert the annotations: {dataset.annotations}")
+    return [*notes, f"{seen}."]
+
+
+def _other_spans(truth: GroundTruth, sizes: Sizes) -> dict[str, Boxes]:
+    """Return the spans of what is annotated in addition to boxes, as they are ("") and by how they may be meant."""
+    assert truth.extra is not None
+    spans, others = truth.extra.spans(), np.full((len(truth), 4), np.nan)
+    size = np.array([sizes.get(key, (np.nan, np.nan))[::-1] for key in truth.image_ids.tolist()], np.float64)
+    for image in np.unique(truth.image_ids):
+        mine = np.flatnonzero(truth.image_ids == image)
+        for turn in range(1, len(mine)):
+            fit = mine[_fits(truth.select(np.roll(mine, turn)), spans[mine])]
+            others[fit] = truth.boxes[fit]
+    return {
+        "": spans,
+        "fractions of the image": spans * np.tile(size.reshape(-1, 2), 2),
+        "y before x": spans[:, [1, 0, 3, 2]],
+        "measured from the corner of the box": spans + truth.boxes * (1, 1, 0, 0),
+        "those of other objects of the image": others,
+        **truth.extra.misread_spans(),
+    }
+
+
+def _fits(truth: GroundTruth, spans: Boxes) -> NDArray[np.bool_]:
+    """Return which spans [K, 4] lie in the boxes of their rows, and fill them where that is what boxes are drawn by."""
+    assert truth.extra is not None
+    own, theirs = (
+        np.concatenate([one[:, :2] - 1, one[:, :2] + one[:, 2:] + 1], axis=1) for one in (truth.boxes, spans)
+    )
+    sides = np.minimum(own[:, 2:], theirs[:, 2:]) - np.maximum(own[:, :2], theirs[:, :2])
+    shared = sides.clip(0).prod(axis=1)
+    areas = [(one[:, 2:] - one[:, :2]).prod(axis=1) for one in (theirs, own)]
+    whole = areas[0] + (areas[1] - shared if truth.extra.fills else 0)
+    return np.asarray(shared >= _FITS * whole)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -276,18 +349,38 @@ def _check_classes(confusion: Confusion, dataset: CocoDataset) -> list[str]:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _check_score(truth: GroundTruth, detections: DetectionTable, ap50: float | None) -> list[str]:
+def _check_score(truth: GroundTruth, detections: DetectionTable, figures: Mapping[Measure, float | None]) -> list[str]:
     """Say if a score is nearly 0 although there are objects and detections of any score."""
     truth = _wanted(truth)
-    if ap50 is None or ap50 >= _NEARLY_ZERO or not len(truth) or not len(detections):
-        return []
-    covered = _found(truth, truth.boxes, detections.boxes.astype(np.float64), detections.image_ids)
-    met = f"{round(covered * len(truth)) or 'none'} of {len(truth)} annotated objects"
-    if covered >= _FEW_FOUND:
-        why = "The boxes fit; check the classes (--classes), the scores, and the family (--family)."
-    else:
-        why = "Check the family (--family), the image size, the classes, and whether the boxes belong to these images."
-    return [
-        f"AP50 is {ap50:.4f} with {counted(len(detections), 'detection')}: "
-        f"{met} overlap a detection of any class with IoU {IOU_THRESHOLD} or more. {why}"
-    ]
+    for measure, ap50 in figures.items():
+        if ap50 is None or ap50 >= _NEARLY_ZERO or not len(truth) or not len(detections):
+            continue
+        covered = _covered(measure, truth, detections)
+        if covered >= _FEW_FOUND:
+            why = f"The {measure.words} fit; check the classes (--classes), the scores, and the family (--family)."
+        elif measure.prefix:
+            why = (
+                f"The boxes fit, their {measure.words} do not: are those of the annotations of the same objects, in "
+                "the model's order, in pixels of the image, with areas in square pixels?"
+            )
+        else:
+            why = (
+                "Check the family (--family), the image size, the classes, and whether the boxes belong to these "
+                "images."
+            )
+        return [
+            f"{measure.prefix}AP50 is {ap50:.4f} with {counted(len(detections), 'detection')}: "
+            f"{round(covered * len(truth)) or 'none'} of {len(truth)} annotated objects overlap a detection of any "
+            f"class with {'OKS' if measure.words == 'keypoints' else 'IoU'} {IOU_THRESHOLD} or more. {why}"
+        ]
+    return []
+
+
+def _covered(measure: Measure, truth: GroundTruth, detections: DetectionTable) -> float:
+    """Return the share of objects that a detection of any class covers, by a measure."""
+    hits = 0
+    for image in np.unique(truth.image_ids):
+        rows, objects = (np.flatnonzero(one.image_ids == image) for one in (detections, truth))
+        if len(rows):
+            hits += int((measure.overlaps(detections, rows, truth, objects).max(axis=0) >= IOU_THRESHOLD).sum())
+    return hits / len(truth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,15 @@ class Extra(abc.ABC):
 
 
 class Restored(Extra):
-    """What is added, in pixels of the image: it is stored, written, and of annotations as well."""
+    """What is added, in pixels of the image: it is stored, written, and of annotations as well.
+
+    Attributes:
+        words: what it is, in the plural.
+        fills: whether a box is drawn around it, so that it reaches all sides.
+    """
+
+    words: ClassVar[str]
+    fills: ClassVar[bool] = True
 
     @classmethod
     @abc.abstractmethod
@@ -45,6 +53,14 @@ class Restored(Extra):
     @abc.abstractmethod
     def __len__(self) -> int:
         """Return how many rows there are."""
+
+    @abc.abstractmethod
+    def spans(self) -> NDArray[np.float64]:
+        """Return x, y, width and height in pixels of what each row covers, NaN where that is nothing: [K, 4]."""
+
+    def misread_spans(self) -> dict[str, NDArray[np.float64]]:
+        """Return the spans by mistakes of annotators that change more than places, as the end of a sentence."""
+        return {}
 
     @abc.abstractmethod
     def entries(self, rows: slice) -> list[dict[str, Any]]:

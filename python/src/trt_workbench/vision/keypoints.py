@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ class Keypoints(Restored):
         labelled: int64 [K], how many of them annotators gave; of a model all.
     """
 
+    words: ClassVar[str] = "keypoints"
+    fills: ClassVar[bool] = False
     points: NDArray[Any]
     labelled: NDArray[np.int64]
 
@@ -68,3 +70,10 @@ class Keypoints(Restored):
         places = self.points[..., :2].astype(np.float64)
         sides: NDArray[np.float64] = (places.max(axis=1) - places.min(axis=1)).prod(axis=-1)
         return sides
+
+    def spans(self) -> NDArray[np.float64]:
+        """Return x, y, width and height of what the points that were given reach; NaN where there is none."""
+        given = self.points[..., 2:] > 0
+        places = np.where(given, self.points[..., :2], np.nan).astype(np.float64)
+        low, high = np.fmin.reduce(places, axis=1), np.fmax.reduce(places, axis=1)
+        return np.concatenate([low, high - low], axis=1)

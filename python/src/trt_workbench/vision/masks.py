@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from hotcoco import mask
@@ -24,6 +24,7 @@ class Masks(Restored):
         counts: their compressed run lengths, column by column, as pycocotools writes them.
     """
 
+    words: ClassVar[str] = "masks"
     sizes: NDArray[np.int32]
     counts: tuple[bytes, ...]
 
@@ -62,6 +63,18 @@ class Masks(Restored):
     def areas(self) -> NDArray[np.float64]:
         """Return how many pixels each has."""
         return np.asarray(mask.area(self.encoded()), np.float64) if len(self) else np.empty(0)
+
+    def spans(self) -> NDArray[np.float64]:
+        """Return x, y, width and height of the true pixels of each; NaN where there is none."""
+        found = np.array(mask.toBbox(self.encoded()), np.float64).reshape(-1, 4)
+        return np.where(self.areas()[:, None] > 0, found, np.nan)
+
+    def misread_spans(self) -> dict[str, NDArray[np.float64]]:
+        """Return the spans of masks that were counted row by row."""
+        planes = (np.asarray(mask.decode(one), np.bool_) for one in self.encoded())
+        turned = (plane.ravel(order="F").reshape(plane.shape) for plane in planes)
+        spans = [tight_box(plane) if plane.any() else (np.nan,) * 4 for plane in turned]
+        return {"counted row by row (C order)": np.array(spans, np.float64).reshape(-1, 4)}
 
 
 class Axis(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import cv2
 import numpy as np
@@ -27,6 +27,7 @@ class RotatedBoxes(Restored):
             points down.
     """
 
+    words: ClassVar[str] = "rotated boxes"
     boxes: NDArray[Any]
 
     @classmethod
@@ -72,6 +73,11 @@ class RotatedBoxes(Restored):
         """Return the boxes around the corners, float32 [K, 4], x1, y1, x2, y2."""
         corners = self.corners()
         return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
+
+    def spans(self) -> NDArray[np.float64]:
+        """Return x, y, width and height of the boxes around the corners."""
+        found = self.enclosing().astype(np.float64)
+        return np.concatenate([found[:, :2], found[:, 2:] - found[:, :2]], axis=1)
 
     def areas(self) -> NDArray[np.float64]:
         """Return width times height."""

@@ -126,6 +126,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self._require_labels()
             if self.task.keys:  # what the model is for is known only now
                 self.dataset = read_by(vars(request), self.task)
+                self._of_dataset = check_annotations(self.dataset)
             self.settings = self._loop_settings()
             self.classes = self._understood(on_note or (lambda _: None))
             self.detector.prepare(self.settings.batch, len(self.dataset.images))

@@ -78,9 +78,9 @@ def score(folder: Path, whole: CocoDataset, found: Found, facts: Mapping[str, An
     measure = judged.measures[0]
     scored, shown = measure.scored(dataset.truth, detections), at if measure.by_score else 0.0
     confusion = confuse(found.done, dataset.categories, dataset.truth, scored, measure, threshold=shown)
-    ap50, turned = judged.figures.get("AP50"), found.read.ignored
+    ap50 = {one: scores.figures.get("AP50") for one, scores in zip(judged.measures, judged.scores, strict=True)}
     notes = [*facts["notes"], *found.read.notes(), *found.notes]
-    notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
+    notes += check_found(dataset, sizes, detections, confusion, ap50, turned=found.read.ignored)
     status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
     facts = {"status": status, **facts, "notes": notes}
     if faults := find_faults(dataset, sizes):

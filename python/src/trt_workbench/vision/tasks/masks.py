@@ -22,6 +22,8 @@ from trt_workbench.vision.tasks.names import TaskName
 if TYPE_CHECKING:
     from trt_workbench.vision.dataset import GroundTruth
 
+# Polygons of fractions reach up to 1, and a little beyond; a few objects may be as small as that.
+_LARGEST_SHARE, _NEARLY_ALL = 1.5, 0.95
 _SHARE = 0.45  # of the colour in a painted pixel
 
 
@@ -36,6 +38,9 @@ class InstanceMasks(VisionTask):
     def truth(self, rows: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int | None, int | None]]) -> Masks:
         """Return the masks of annotations."""
         made = [_annotated(row, place, *size) for place, (row, size) in enumerate(zip(rows, sizes, strict=True))]
+        reach = [(max(map(max, row["segmentation"])), row) for row in rows if isinstance(row["segmentation"], list)]
+        if reach and np.mean([far <= _LARGEST_SHARE < max(row["bbox"]) / 2 for far, row in reach]) >= _NEARLY_ALL:
+            raise ValueError("its polygons reach hardly beyond 1 pixel: they look like fractions of the image (0 to 1)")
         return Masks(
             np.array([one["size"] for one in made], np.int32).reshape(-1, 2), tuple(one["counts"] for one in made)
         )
