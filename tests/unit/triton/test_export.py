@@ -299,3 +299,34 @@ def test_shapes_that_are_fixed_but_for_the_batch_are_captured_without_naming_the
     path = plan(tmp_path / "p.plan", inputs=fixed, profiles=("images:1x3x320x320/4x3x320x320/4x3x320x320",))
     specs = exported(tmp_path, path, "--cuda-graphs")["optimization"]["cuda"]["graph_spec"]
     assert specs == [{"batch_size": 1}, {"batch_size": 2}, {"batch_size": 4}]
+
+
+COLLECTED = """g (float[N, 3] x) => (float[K, 4] boxes)
+<float half = {0.5}, int64[1] one = {1}, float[1, 4] side = {0, 0, 9, 9}> {
+    m = ReduceMax <axes = [1], keepdims = 0> (x)
+    b = Greater(m, half)
+    s = Compress <axis = 0> (m, b)
+    u = Unsqueeze(s, one)
+    boxes = Add(u, side)
+}"""
+MEAN = """g (float[N, 3] x) => (float[N, 3] y) {
+    m = ReduceMean <axes = [0], keepdims = 1> (x)
+    y = Sub(x, m)
+}"""
+APART = "g (float[N, 3] x) => (float[N, 3] y) { y = Softmax <axis = 1> (x) }"
+
+
+@pytest.mark.parametrize("text", [COLLECTED, MEAN])
+def test_a_model_that_mixes_the_rows_of_a_batch_gets_none(text: str, tmp_path: Path) -> None:
+    """Two images of which one has no object, and a row from which the mean of the batch is taken."""
+    model = write_onnx(tmp_path / "mixed.onnx", text)
+    found = exported(tmp_path, model)
+    assert "max_batch_size" not in found
+    assert "dynamic_batching" not in found
+    held(stderr_of("export-triton", model, "-o", tmp_path / "repository", "--max-batch", 4, code=2))
+
+
+def test_a_model_that_keeps_rows_apart_is_batched(tmp_path: Path) -> None:
+    found = exported(tmp_path, write_onnx(tmp_path / "apart.onnx", APART))
+    assert found["max_batch_size"] == 16
+    assert found["dynamic_batching"]

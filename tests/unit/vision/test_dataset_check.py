@@ -391,7 +391,7 @@ def test_masks_that_are_empty_or_counted_row_by_row_are_said(dataset: Make) -> N
 @pytest.mark.parametrize("task", TASKS)
 def test_a_score_near_zero_asks_for_every_kind(dataset: Make, task: str) -> None:
     """The boxes are found, and what is in them lies elsewhere."""
-    away = dataset(with_extras(LYING, LYING + (0, 60, 0, 0), lambda one, _: one), task=task_of(task))
+    away = dataset(with_extras(LYING, np.add(LYING, (0, 60, 0, 0)), lambda one, _: one), task=task_of(task))
     data = dataset(with_extras(LYING, LYING, lambda one, _: one), task=task_of(task))
     truth = data.truth
     scores, boxes = np.full(len(truth), 0.9, np.float32), truth.boxes.astype(np.float32)

@@ -6,9 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.backends.measure.inputs import Kind, complete_shapes, dimension_symbols, random_inputs, with_limits
+from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.compare import difference, typical_error
+from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.launcher import task
 from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.engine.loading import CheckedPlan, read_plan
@@ -16,11 +23,17 @@ from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.verdicts import kept_verdict
 from trt_workbench.model.opened import Model
+from trt_workbench.model.randomness import refuse_random
 from trt_workbench.triton.settings import TritonSettings
 from trt_workbench.verify import Unverified, own_model
 
 _VERSION = re.compile(r"\d+(\.\d+)*")
 _DEFAULT_BATCH = 16
+_SIDE = 64  # of dimensions that nothing says
+# What single rows hold, and which of them are put together: outputs that collect what is found show it by other rows.
+_ROWS: tuple[Kind, ...] = ("random", "zeros", "signed", "large")
+_PAIRS = ((0, 1), (1, 2), (2, 3), (3, 0))
+_NEAR, _FEW = 0.01, 0.1
 
 
 @dataclass(frozen=True)
@@ -117,13 +130,10 @@ def _of_model(model: Model, settings: TritonSettings) -> TritonSource:
     names = {f"{folder}model.onnx": model.path}
     for location in facts.external_locations:
         names[f"{folder}{location}"] = model.path.parent / location
+    most = _most(inputs, outputs, settings.max_batch, settings.max_batch or _DEFAULT_BATCH)
+    most, notes = _tried(model, most, settings)
     return TritonSource(
-        names,
-        inputs,
-        outputs,
-        facts.metadata,
-        _most(inputs, outputs, settings.max_batch, settings.max_batch or _DEFAULT_BATCH),
-        facts={"trtw.model_sha256": model.sha256},
+        names, inputs, outputs, facts.metadata, most, facts={"trtw.model_sha256": model.sha256}, notes=notes
     )
 
 
@@ -145,12 +155,14 @@ def _of_plans(plans: Sequence[CheckedPlan], manifests: Sequence[Manifest], setti
         _file_name(one) if several else "model.plan": plan.path for plan, one in zip(plans, manifests, strict=True)
     }
     model = own_model(plans[0].path)
+    most = _most(inputs, outputs, settings.max_batch, min([max(sizes, default=1), *rows]))
+    most, notes = _tried(model, most, settings) if model else (most, ())
     return TritonSource(
         named,
         inputs,
         outputs,
         model.facts.metadata if model else made.model.metadata,
-        _most(inputs, outputs, settings.max_batch, min([max(sizes, default=1), *rows])),
+        most,
         profiles,
         {one.gpu.compute_capability: _file_name(one) for one in manifests} if several else {},
         {
@@ -159,7 +171,7 @@ def _of_plans(plans: Sequence[CheckedPlan], manifests: Sequence[Manifest], setti
             **{f"trtw.engine_sha256.{one.gpu.compute_capability}": one.engine.sha256 for one in manifests},
         },
         plan=True,
-        notes=_needs(made, settings.server_tensorrt),
+        notes=(*_needs(made, settings.server_tensorrt), *notes),
     )
 
 
@@ -174,6 +186,60 @@ def _most(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], asked: in
     if asked and asked > offered:
         raise UsageProblem(f"The plan takes batches of at most {offered}, not --max-batch {asked}; build another.")
     return asked or offered
+
+
+def _tried(model: Model, most: int, settings: TritonSettings) -> tuple[int, tuple[str, ...]]:
+    """Return the rows of a batch, 0 where a batch of 2 is not what two batches of 1 are, and what is to be said of it.
+
+    Raises:
+        UsageProblem: it is not, and batches were asked for.
+    """
+    if most < 2:
+        return most, ()
+    try:
+        mixed = _mixed_output(model)
+    except (WorkbenchError, MemoryError) as error:
+        return most, (f"Whether the model keeps the rows of a batch apart could not be tried ({error}).",)
+    if not mixed:
+        return most, ()
+    if settings.max_batch:
+        raise UsageProblem(f"--max-batch: the model does not keep the rows of a batch apart ({mixed}): {model.path}")
+    return 0, (f"The server makes no batches: the model does not keep the rows of a batch apart ({mixed}).",)
+
+
+def _mixed_output(model: Model) -> str:
+    """Return which output of a batch of 2 is not what its rows give alone; "" where all are.
+
+    Raises:
+        UsageProblem: the model does not run on what can be drawn.
+        ComponentMissing: ONNX Runtime is absent.
+    """
+    refuse_random(model, "run", "nothing can be compared")
+    specs = with_limits(tuple(map(TensorSpec.of, model.facts.inputs)), model.facts.inputs)
+    shapes = complete_shapes(specs, dimension_symbols(model.facts.inputs), {}, "", batch=1, default=_SIDE)
+    rows = [random_inputs(specs, shapes, seed, kind) for seed, kind in enumerate(_ROWS)]
+    with load_reference(model.path) as session:
+        alone = [session.run(one) for one in rows]
+        for first, second in _PAIRS:
+            pair = {name: np.concatenate([rows[first][name], rows[second][name]]) for name in rows[0]}
+            try:
+                found = session.run(pair)
+            except UsageProblem as error:
+                return f"it refuses 2 rows: {error}"
+            for name, array in found.items():
+                parts = [alone[first][name], alone[second][name]]
+                if [len(one) for one in (array, *parts)] != [2, 1, 1]:
+                    return f"{name} has {len(parts[0])}, {len(parts[1])} and, together, {len(array)} rows"
+                both = _sorted(array), _sorted(np.concatenate(parts))
+                apart = difference(*both, rows=True)
+                if apart.shape_differs or typical_error(*both) > _NEAR or apart.changed > _FEW:
+                    return f"{name} of a row depends on the other one"
+    return ""
+
+
+def _sorted(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of each row in ascending order: boxes of nearly the same score may change places."""
+    return np.sort(array.reshape(len(array), -1), axis=1)
 
 
 def _manifest(plan: CheckedPlan) -> Manifest:
