@@ -122,6 +122,39 @@ def wide_output() -> onnx.ModelProto:
     return made
 
 
+def sized(operator: str, inputs: dict[str, list[Any]], constants: dict[str, Any]) -> onnx.ModelProto:
+    """A node, `the_node`, whose inputs do not fit each other; the first is of the graph."""
+    node = helper.make_node(operator, [*inputs, *constants], ["y", "i"] if operator == "TopK" else ["y"], "the_node")
+    kind = TensorProto.INT64 if operator == "NonMaxSuppression" else TensorProto.FLOAT
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    made = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", kind, None)], tensors)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def branches() -> onnx.ModelProto:
+    """Branches of other ranks."""
+    shapes = {"a": ("Relu", [2, 3]), "b": ("ReduceSum", [])}
+    made = [
+        helper.make_graph(
+            [helper.make_node(kind, ["x"], [name], **({"keepdims": 0} if kind != "Relu" else {}))], name, [],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)],
+        )
+        for name, (kind, shape) in shapes.items()
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], "sum", keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["c"], "greater"),
+        helper.make_node("If", ["c"], ["y"], "the_node", then_branch=made[0], else_branch=made[1]),
+    ]
+    whole = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(np.float32(0), "zero")],
+    )  # fmt: skip
+    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+_BOXES: dict[str, list[Any]] = {"b": [1, 10, 4], "s": [1, 2, 11]}
 MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "plain": plain,
     "int8": int8,
@@ -135,6 +168,12 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "two types": mixed,
     "asymmetric": asymmetric,
     "types that do not fit": wide_output,
+    "a squeeze that does not fit": lambda: sized("Squeeze", {"x": [2, 3]}, {"axes": [0]}),
+    "a reshape that does not fit": lambda: sized("Reshape", {"x": [2, 3]}, {"shape": [4, 2]}),
+    "a reshape that fits no batch": lambda: sized("Reshape", {"x": ["n", 3]}, {"shape": [4, 2]}),
+    "more than there are": lambda: sized("TopK", {"x": [2, 3]}, {"k": [5]}),
+    "boxes and scores that do not fit": lambda: sized("NonMaxSuppression", _BOXES, {"most": [3]}),
+    "branches of other ranks": branches,
 }
 
 

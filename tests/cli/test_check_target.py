@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
-from tests.rtx_models import MODELS
+from tests.rtx_models import MODELS, one
 from tests.texts import held
 
 from trt_workbench.model.low_precision.evidence import METADATA_KEY
@@ -20,7 +20,7 @@ INSTALLED = importlib.util.find_spec(rtx.MODULE) is not None
 # In place of the compiler's process. What it does is said by the name of the architecture.
 _WORKER = """
 import os, sys, time
-from trt_workbench.core.errors import ComponentMissing
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 built = {"engine_size_bytes": 3 << 20, "layers": [{"name": "<l>", "kind": "gemm", "kernel": "", "nodes": ["mm"],
     "inputs": [{"type": "int8", "shape": [-1, 4]}], "constants": [], "outputs": []}]}
 refused = {"refusal": {"reason": "it cannot be", "layer": "mm", "operator": "MatMul", "types": ["fp8"]}}
@@ -33,6 +33,8 @@ def compiled(request):
         time.sleep(60)
     if request["sm"] == "sm75":
         raise ComponentMissing("no such library")
+    if "13" in request["profiles"][0]:
+        raise UsageProblem("The profile does not fit the model.")
     found = {"build_s": 0.5, "version": "1.7", "log": ["a warning"]}
     return {**found, **(refused if request["sm"] == "sm86" else built)}
 """
@@ -124,6 +126,33 @@ def test_a_package_that_cannot_be_opened_is_a_missing_component(model: Path) -> 
     words = ("--gpu", "t4", "--max-batch", 2, "--output", model.parent / "run")
     held(stderr_of("check-target", model, *words, code=3))
     assert not (model.parent / "run").exists()
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_mistake_in_the_profile_is_bad_usage(model: Path) -> None:
+    words = ("--gpu", "sm120", "--profile", "x:1x16/2x16/13x16", "--output", model.parent / "run")
+    held(stderr_of("check-target", model, *words))
+    assert not (model.parent / "run").exists()
+
+
+def test_an_operator_set_that_does_not_exist_is_refused(model: Path) -> None:
+    made = onnx.load(model)
+    made.opset_import[0].version = 99
+    onnx.save(made, model)
+    said = stderr_of("check-target", model, "--max-batch", "4", "--output", model.parent / "run")
+    assert said.startswith("error: The model says operator set 99, and the newest of ONNX here is ")
+    assert "operator set 99" in stderr_of("build-engine", model, "--max-batch", "4", "-o", model.parent / "m.plan")
+
+
+@pytest.mark.usefixtures("recorded")
+def test_fp64_is_said_beside_an_engine(model: Path) -> None:
+    onnx.save(one("Relu", onnx.TensorProto.DOUBLE), model)
+    run = model.parent / "run"
+    printed = stdout_of("check-target", model, "--gpu", "sm120", "--profile", "x:2x2", "--output", run)
+    (note,) = json.loads((run / "check-target.json").read_text())["notes"]
+    assert "x, y of the engine are float32" in note
+    assert note in " ".join(printed.split())
+    assert note in (run / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("recorded")

@@ -7,12 +7,15 @@ from typing import Any
 
 import onnx
 import pytest
-from tests.rtx_models import ANSWERS, MODELS, profiles
+from onnx import TensorProto, helper
+from tests.rtx_models import ANSWERS, MODELS, one, profiles
+from tests.texts import held, refused
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.target import rtx
 from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor, built_layers, built_precision
-from trt_workbench.target.rtx_log import Complaint, Refusal, build_refusal, parser_refusal
+from trt_workbench.target.rtx_log import Complaint, Refusal, build_refusal, fp64_notes, parser_refusal
 
 RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))["answers"]
 NO_FP8 = "the architecture has no arithmetic in fp8_e4m3"
@@ -32,6 +35,12 @@ REFUSED = {
     ),
     "asymmetric": "QuantizeLinear quantize: Non-zero zero point is not supported. Please set k",
     "types that do not fit": "DequantizeLinear widen: Could not infer output types for operation: ",
+    "a squeeze that does not fit": "Squeeze the_node: reshape changes volume to multiple of original",
+    "a reshape that does not fit": "Reshape the_node: reshape changes volume. Reshaping [2,3] to [4,2]",
+    "a reshape that fits no batch": "Reshape the_node: kOPT values for profile 0 violate shape constraints: ",
+    "more than there are": "TopK the_node: ITopKLayer the_node: the_node: length of reduction axis (3) is smaller",
+    "boxes and scores that do not fit": "NonMaxSuppression the_node: INMSLayer the_node_0: the_node_0: The Boxes and",
+    "branches of other ranks": "If the_node: IConditionalOutputLayer the_node_OutputLayer: Must have inputs with equal",
 }
 BUILT = {
     "plain": "fp32",
@@ -66,6 +75,30 @@ def test_what_the_compiler_said_is_a_layer_and_a_type(name: str) -> None:
     else:
         assert refusal is None
         assert built_precision(layers).label == BUILT[name.rpartition(", ")[0]]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Optimization profile 0 is missing values for shape input tensor k. In validate at /_src/api/network.cpp:4081",
+        "Network has dynamic or shape inputs, but no optimization profile has been defined. In validate at /_src/a:1",
+        "Profile kOPT values are not self-consistent. Dimensions with name ? must be equal. Condition '==' violated: "
+        "2 != 3. In operator() at /_src/runtime/core/shapeMachine.cpp:640 Instruction: CHECK_EQUAL 2 3",
+    ],
+)
+def test_a_mistake_in_the_profile_is_no_refusal_of_the_model(said: str) -> None:
+    error = f"IBuilder::buildSerializedNetwork: Error Code 4: API Usage Error ({said})"
+    with refused(UsageProblem):
+        build_refusal([error], MODELS["plain"]().graph)
+
+
+def test_fp64_is_said() -> None:
+    """Its inputs and outputs have other types, too; inside it is a matter of precision alone."""
+    assert fp64_notes(MODELS["plain"]().graph) == ()
+    outside = one("Relu", TensorProto.DOUBLE)
+    inside = one("Relu")
+    inside.graph.node.insert(0, helper.make_node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE))
+    held(*fp64_notes(outside.graph), *fp64_notes(inside.graph))
 
 
 @pytest.mark.skipif(not importlib.util.find_spec(rtx.MODULE), reason="TensorRT-RTX's package is not installed")

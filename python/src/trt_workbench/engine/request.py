@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from onnx.defs import onnx_opset_version
+
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
 from trt_workbench.core.precision import names
@@ -30,6 +32,11 @@ def check_request(model: Model, settings: BuildSettings) -> None:
         UsageProblem: the settings do not fit the model.
     """
     facts, path = model.facts, model.path
+    if facts.opset > (newest := onnx_opset_version()):  # which TensorRT's parser takes for the newest that it knows
+        raise UsageProblem(
+            f"The model says operator set {facts.opset}, and the newest of ONNX here is {newest}; install a newer onnx "
+            f"if it exists, or export the model again: {path}"
+        )
     names = {tensor.name for tensor in facts.inputs}
     for number, profile in enumerate(settings.profiles):
         if unknown := sorted((profile.shapes.keys() | profile.values.keys()) - names):

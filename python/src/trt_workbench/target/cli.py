@@ -115,5 +115,7 @@ def _show(found: TargetCheck, directory: Path) -> None:
     for one in found.targets:
         if one.reason:
             say(f"{one.name}: {one.reason}")
+    for text in found.notes:
+        say(text)
     say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")
     print_run(console, directory)

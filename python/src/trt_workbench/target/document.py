@@ -53,6 +53,7 @@ class TargetCheck(Open):
         profiles: ranges of shapes that the engines accept.
         passed: whether every architecture was built for.
         targets: one for each architecture, in the order asked.
+        notes: in what engines differ from what the model says, in sentences.
     """
 
     schema_version: Literal[1] = 1
@@ -65,6 +66,7 @@ class TargetCheck(Open):
     profiles: tuple[str, ...] = ()
     passed: bool
     targets: tuple[CheckedTarget, ...]
+    notes: tuple[str, ...] = ()
 
 
 class TargetLayers(Open):

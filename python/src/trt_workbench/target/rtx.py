@@ -66,7 +66,7 @@ def compile_model(model: Path, sm: str, profiles: Sequence[Profile]) -> Compiled
 
     Raises:
         ComponentMissing: the package cannot be imported.
-        UsageProblem: the file is no ONNX.
+        UsageProblem: the file is no ONNX, or a profile does not fit it.
     """
     trt = _module()
     graph = Model.open(model).proto.graph

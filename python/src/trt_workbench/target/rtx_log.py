@@ -9,19 +9,26 @@ from dataclasses import dataclass
 import onnx
 
 from trt_workbench.core.documents import Strict
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import find
 from trt_workbench.engine.inspection import data_type
 from trt_workbench.model.proto import kinds
+from trt_workbench.model.walking import nodes_within
 
 # Of a machine without a GPU; nothing follows from it.
 _NOISE = re.compile(r"cudaError \d+|catchCudaError")
 # "Error Code 4: API Usage Error (NAME: what is wrong. In function at /file:1)"
-_IN_BRACKETS = re.compile(r"Error Code \d+: [\w ]+\((?:\[[^\]]*\] )?(.*?)\.? In [\w:]+ at /", re.DOTALL)
+_IN_BRACKETS = re.compile(r"Error Code \d+: [\w ]+\((?:\[[^\]]*\] )?(.*?)\.? In [\w:()]+(?: \w+)* at /", re.DOTALL)
 _QUOTED = re.compile(r'&& "(.*)"', re.DOTALL)
 _ASSERTION = re.compile(r"^Assertion failed: .*?: (?=[A-Z])", re.DOTALL)
 _FOREIGN = re.compile(r"\{ForeignNode\[(.*?)\.\.\.")
-_NAMED = (re.compile(r"// (\S+?),"), re.compile(r"\bnode (\S+?)[.\s]*$"), re.compile(r"^(\S+?):? (?=\S)"))
+# "ITopKLayer NAME: …", "IConditionalOutputLayer NAME_OutputLayer: …"; a node may become several layers.
+_LAYER = re.compile(r"\bI\w+Layer ([^\s:]+):")
+# Of the profile, not of the model: no values for a shape input, sizes of one name that differ.
+_OF_PROFILE = re.compile(r"is missing values|no optimization profile|not self-consistent|Invalid optimization profile")
+_NAMED = (_LAYER, re.compile(r"// (\S+?),"), re.compile(r"\bnode (\S+?)[.\s]*$"), re.compile(r"^(\S+?):? (?=\S)"))
 _UNFIT_TYPES = re.compile(r"HW-specific datatypes: ([\w, ]+)")
+_FP64 = frozenset(kinds("fp64"))
 _HAS_TYPE = re.compile(r"\bhas type (\w+)|\bof types? (\w+)(?: and (\w+))?|\bdatatype (\w+)")
 
 
@@ -80,7 +87,7 @@ def parser_refusal(complaints: Sequence[Complaint], graph: onnx.GraphProto) -> R
     if sentence in ("false", first.text.strip()) and first.function.startswith("check"):
         sentence = "TensorRT-RTX does not support this operator"
     return Refusal(
-        reason=sentence.removeprefix(f"{_trt_name(node)}").lstrip(": ") if node else sentence,
+        reason=re.sub(rf"^{re.escape(_trt_name(node))}(_\d+)?: ", "", sentence),
         layer=name,
         operator=first.operator,
         types=_types(sentence),
@@ -88,7 +95,11 @@ def parser_refusal(complaints: Sequence[Complaint], graph: onnx.GraphProto) -> R
 
 
 def build_refusal(errors: Sequence[str], graph: onnx.GraphProto) -> Refusal:
-    """Return why no engine came of a model that was read: the first error in the log."""
+    """Return why no engine came of a model that was read: the first error in the log.
+
+    Raises:
+        UsageProblem: the profile is at fault, not the model.
+    """
     said = [text for text in errors if not _NOISE.search(text)] or list(errors)
     if not said:
         return Refusal(reason="the compiler gave no reason")
@@ -99,9 +110,27 @@ def build_refusal(errors: Sequence[str], graph: onnx.GraphProto) -> Refusal:
         node = _first_of_type(graph, {kind for name in types if find(name) for kind in kinds(name)})
         reason = f"the architecture has no arithmetic in {' or '.join(words)}"
         return Refusal(reason=reason, types=types, **_place(node))
+    if _OF_PROFILE.search(sentence):
+        raise UsageProblem(
+            f"The profile does not fit the model ({sentence}); set it with --profile NAME:MIN/OPT/MAX for shapes, and "
+            "NAME=MIN/OPT/MAX for the values of an input that shapes depend on."
+        )
     named = {name for pattern in (_FOREIGN, *_NAMED) for name in pattern.findall(sentence)}
-    node = next((node for node in graph.node if named & {node.name, _trt_name(node)} - {""}), None)
+    nodes = {_trt_name(node): node for node in nodes_within(graph.node)}
+    node = next((one for name, one in nodes.items() if named & {one.name, name} - {""}), None)
+    if node is None:  # the longest name that the layer's begins with
+        begun = [name for name in nodes for layer in _LAYER.findall(sentence) if name and layer.startswith(f"{name}_")]
+        node = nodes[max(begun, key=len)] if begun else None
     return Refusal(reason=sentence, types=_types(sentence), **_place(node))
+
+
+def fp64_notes(graph: onnx.GraphProto) -> tuple[str, ...]:
+    """Return what is to be said of a graph with values in fp64, which the compiler takes for fp32."""
+    outer = [one.name for one in (*graph.input, *graph.output) if one.type.tensor_type.elem_type in _FP64]
+    if not outer and _first_of_type(graph, _FP64) is None:
+        return ()
+    types = f" {', '.join(outer)} of the engine are float32, not float64 as in the model." if outer else ""
+    return (f"TensorRT-RTX has no fp64: what the model computes in fp64 is compiled as fp32.{types}",)
 
 
 def _unread_tensor(complaint: Complaint, sentence: str, graph: onnx.GraphProto) -> Refusal:
@@ -138,7 +167,7 @@ def _first_of_type(graph: onnx.GraphProto, wanted: Collection[int]) -> onnx.Node
     """Return the first node that holds or makes values of one of the element types."""
     node: onnx.NodeProto
     held = {tensor.name for tensor in graph.initializer if tensor.data_type in wanted}
-    for node in graph.node:
+    for node in nodes_within(graph.node):
         made = [entry.i for entry in node.attribute if entry.name in ("to", "output_dtype", "scale_type")]
         made += [entry.t.data_type for entry in node.attribute if entry.HasField("t")]
         if held.intersection(node.input) or any(kind in wanted for kind in made):

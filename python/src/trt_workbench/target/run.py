@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trt_workbench.core.errors import ComponentMissing
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.workers import CRASH, TIMEOUT, WorkerFailure, WorkerProcess
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.graph_types import read_precision
@@ -18,6 +18,7 @@ from trt_workbench.target.cards import Architecture
 from trt_workbench.target.document import CheckedTarget, TargetCheck, TargetLayers
 from trt_workbench.target.rtx import Compiled, compile_model
 from trt_workbench.target.rtx_layers import BuiltLayer, built_precision
+from trt_workbench.target.rtx_log import fp64_notes
 
 TARGET = "trt_workbench.target.run"
 
@@ -49,6 +50,7 @@ def check_targets(
 
     Raises:
         ComponentMissing: the compiler's package cannot be opened.
+        UsageProblem: a profile does not fit the model.
     """
     graph = read_precision(model)
     targets, layers, version = [], {}, None
@@ -70,6 +72,7 @@ def check_targets(
         profiles=tuple(map(str, profiles)),
         passed=all(target.outcome == "built" for target in targets),
         targets=tuple(targets),
+        notes=fp64_notes(model.proto.graph),
     )
     return check, TargetLayers(layers=layers)
 
@@ -83,7 +86,7 @@ def _compiled(
         with WorkerProcess(log, TARGET) as worker:
             found = Compiled.model_validate(worker.ask(request, time_limit_s))
     except WorkerFailure as failure:
-        if isinstance(failure.error, ComponentMissing):
+        if isinstance(failure.error, ComponentMissing | UsageProblem):
             raise failure.error from failure
         return failure
     with log.open("a", encoding="utf-8") as file:
