@@ -13,6 +13,7 @@ from tests.onnx_text import write_onnx
 from tests.texts import held
 
 from trt_workbench.model.sanitize import check as sanitize_check
+from trt_workbench.model.sanitize import rewrites as sanitize_rewrites
 
 
 @pytest.fixture
@@ -40,8 +41,6 @@ def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trt_workbench.model.sanitize import rewrites as sanitize_rewrites
-
     def spoil(model: onnx.ModelProto, _: object) -> list[str]:
         tensor = model.graph.initializer[0]
         changed = numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name)
@@ -135,3 +134,24 @@ def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:
     write_onnx(tmp_path / "m.onnx", text)
     held(stderr_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx"))
     stdout_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--size", "n=3", "--size", "m=6")
+
+
+@pytest.mark.parametrize("fault", ["differs", "raises", "does not load"])
+def test_the_rewrite_that_is_at_fault_is_named(
+    fault: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(document: onnx.ModelProto, _: object) -> list[str]:
+        if fault == "raises":
+            raise KeyError("w")
+        weight = next(one for one in document.graph.initializer if one.name == "w")
+        if fault == "differs":
+            weight.CopyFrom(numpy_helper.from_array(np.full(3, 2, np.float32), "w"))
+        else:
+            document.graph.node[0].input[0] = "nowhere"
+        return []
+
+    monkeypatch.setitem(sanitize_rewrites.REWRITES, "clamp-int64", (spoil, True))
+    said = stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", code=1)
+    assert said.startswith("error: The rewrite clamp-int64 is at fault; leave it out with --skip clamp-int64. ")
+    assert not (tmp_path / "out.onnx").exists()
+    stdout_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", "--skip", "clamp-int64")

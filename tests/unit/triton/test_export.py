@@ -330,3 +330,17 @@ def test_a_model_that_keeps_rows_apart_is_batched(tmp_path: Path) -> None:
     found = exported(tmp_path, write_onnx(tmp_path / "apart.onnx", APART))
     assert found["max_batch_size"] == 16
     assert found["dynamic_batching"]
+
+
+def test_what_tritonclient_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports rapidjson, and raises RuntimeError where that is absent."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "tritonclient"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rapidjson", None)
+    model = write_onnx(tmp_path / "m.onnx", APART)
+    said = stderr_of("export-triton", model, "-o", tmp_path / "repository", code=3)
+    assert "tritonclient, which cannot be imported" in said
+    assert "rapidjson" in said
+    asked = stderr_of("verify", model, "--backend", "v2", "--url", "grpc://127.0.0.1:1", code=3)
+    assert "gRPC needs tritonclient, which cannot be imported" in asked
+    assert "rapidjson" in asked

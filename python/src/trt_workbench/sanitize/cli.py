@@ -43,8 +43,8 @@ def sanitize_onnx(
     from trt_workbench.engine.written_models import check_model_output, write_model
     from trt_workbench.model.opened import Model
     from trt_workbench.model.sanitize.rewrites import SanitizeSettings
-    from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize
-    from trt_workbench.sanitize.parity import ParityRequest, check_parity
+    from trt_workbench.model.sanitize.sanitize import chosen_rewrites
+    from trt_workbench.sanitize.parity import ParityRequest, sanitize_checked
 
     dims = {name: _number(value, name) for name, value in pairs("--dim", dim or ()).items()}
     sizes = {name: _number(value, name) for name, value in pairs("--size", size or ()).items()}
@@ -54,9 +54,8 @@ def sanitize_onnx(
         raise UsageProblem(f"The output is a folder; name a file: {output}")
     opened = Model.open(model)
     check_model_output(output, opened.files)
-    rewritten, report = sanitize(opened, chosen, SanitizeSettings(dims=dims))
-    wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
-    compared = check_parity(opened, rewritten, wanted) if check else None
+    wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol) if check else None
+    rewritten, report, compared = sanitize_checked(opened, chosen, SanitizeSettings(dims=dims), wanted)
     write_model(rewritten, output)
     document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import complete_shapes, random_inputs, sum_parts
 from trt_workbench.backends.registry import load_reference
-from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean, reason_of
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.constants import constants
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import STANDARD
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.model.sanitize.check import Arrays, NotLoaded, compare
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.sanitize.rewrites import SanitizeSettings
+from trt_workbench.model.sanitize.sanitize import SanitizeReport, sanitize, save_model
 from trt_workbench.model.walking import nodes_within
 
 # Inputs of operators where a number stays a number: at others it is a size, an index or a count, or may divide by 0.
@@ -176,6 +177,40 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
         path = Path(folder) / "after.onnx"
         save_model(after, path)
         return compare(before.path, path, run, inputs, rtol=request.rtol, atol=request.atol)
+
+
+def sanitize_checked(
+    opened: Model, chosen: Sequence[str], settings: SanitizeSettings, request: ParityRequest | None
+) -> tuple[onnx.ModelProto, SanitizeReport, dict[str, Any] | None]:
+    """Rewrite a model, and compare the two unless `request` is None; a rewrite that is at fault is named.
+
+    Returns:
+        The rewritten model, what was done, and the record of the comparison.
+
+    Raises:
+        CheckFailed: a rewrite failed, or what it made is not the same model.
+        UsageProblem: as `sanitize` and `check_parity`.
+    """
+
+    def made(names: Sequence[str]) -> tuple[onnx.ModelProto, SanitizeReport, dict[str, Any] | None]:
+        try:
+            rewritten, report = sanitize(opened, names, settings)
+        except (WorkbenchError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise CheckFailed(f"The model cannot be rewritten ({reason_of(error)}): {opened.path}") from error
+        return rewritten, report, check_parity(opened, rewritten, request) if request else None
+
+    try:
+        return made(chosen)
+    except CheckFailed as error:
+        for name in chosen:
+            try:
+                made([one for one in chosen if one != name])
+            except (CheckFailed, UsageProblem):
+                continue
+            raise CheckFailed(f"The rewrite {name} is at fault; leave it out with --skip {name}. {error}") from error
+        raise
 
 
 def _check_names(what: str, given: Iterable[str], known: set[str]) -> None:

@@ -14,9 +14,10 @@ def require_format() -> None:
     """Raise ComponentMissing where tritonclient is absent, which has Triton's protocol buffers."""
     try:
         import tritonclient.grpc.model_config_pb2  # noqa: F401
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # it raises the latter where a library that it needs is absent
         raise ComponentMissing(
-            f"export-triton writes Triton's configuration by tritonclient, which cannot be imported ({error}). "
+            "export-triton writes Triton's configuration by tritonclient, which cannot be imported "
+            f"({error.__cause__ or error}). "
             f"{package('tritonclient')}"
         ) from error
 

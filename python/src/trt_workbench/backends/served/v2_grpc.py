@@ -34,10 +34,10 @@ class GrpcProtocol:
         """
         try:
             import tritonclient.grpc as client
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:  # it raises the latter where a library that it needs is absent
             raise ComponentMissing(
-                f"gRPC needs tritonclient, which cannot be imported ({error}). {package('tritonclient')} Or use "
-                f"the server's HTTP port: {address}"
+                f"gRPC needs tritonclient, which cannot be imported ({error.__cause__ or error}). "
+                f"{package('tritonclient')} Or use the server's HTTP port: {address}"
             ) from error
         self._module, self._address, self._timeout_s = client, address, timeout_s
         self._headers = {"authorization": f"Bearer {own}"} if (own := token()) else None
