@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Literal
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import Strict, read_document
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import share
@@ -103,13 +103,16 @@ class Builds(Strict):
     @property
     def missing(self) -> str:
         """What failed, and why, such as "no figures of 5 (trt computes it in fp32, not fp16)"; "" for nothing."""
-        numbers: dict[tuple[str, str], list[str]] = {}
-        for one in self.builds:
-            if one.reason:
-                what = "no figures" if one.score is None else "no latency"
-                reason = shorten(one.reason.rstrip("."), _LONGEST_REASON, placeholder=" …")
-                numbers.setdefault((what, reason), []).append(str(one.number))
-        return "; ".join(f"{what} of {', '.join(mine)} ({reason})" for (what, reason), mine in numbers.items())
+        failed = [
+            (one, shorten(one.reason.rstrip("."), _LONGEST_REASON, placeholder=" …"))
+            for one in self.builds
+            if one.reason
+        ]
+        alike = grouped(failed, lambda pair: (pair[0].score is None, pair[1]))
+        return "; ".join(
+            f"no {'figures' if unscored else 'latency'} of {', '.join(str(one.number) for one, _ in mine)} ({reason})"
+            for (unscored, reason), mine in alike.items()
+        )
 
     @property
     def compute_alike(self) -> bool:

@@ -21,6 +21,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.sizes import mebibytes
 from trt_workbench.decide.settings import DecideSettings
@@ -122,14 +123,15 @@ def _show(decision: Decision, directory: Path) -> None:
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
-    alike: dict[tuple[str, str | None], list[str]] = {}
-    for row in unmeasured:
-        without = f"{row.state}:" if row.state == "does not apply" else "did not run:"
-        alike.setdefault(("no latency of" if row.score else without, row.reason), []).append(row.label)
-    reasons = [f"{what} {', '.join(labels)}: {reason}" for (what, reason), labels in alike.items()]
+    alike = grouped(unmeasured, lambda row: (_lacks(row), row.reason))
+    reasons = [f"{what} {', '.join(row.label for row in rows)}: {reason}" for (what, reason), rows in alike.items()]
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
     print_run(console, directory)
+
+
+def _lacks(row: DecisionRow) -> str:
+    return "no latency of" if row.score else f"{row.state}:" if row.state == "does not apply" else "did not run:"
 
 
 def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import CheckFailed, error_kind
 from trt_workbench.core.precision import read
 from trt_workbench.decide.document import BASELINE, State
@@ -119,27 +120,19 @@ class DraftRow:
 
 def left_out(tried: Sequence[DraftRow]) -> list[str]:
     """Return a sentence on the rows that were not tried within the time limit, if there are any."""
-    runtimes: dict[str, list[str]] = {}
-    for one in tried:
-        if one.state == "left out":
-            runtimes.setdefault(one.precision, []).append(one.place)
-    alike: dict[str, list[str]] = {}
-    for precision, backends in runtimes.items():
-        alike.setdefault(", ".join(backends), []).append(precision)
+    runtimes = grouped((one for one in tried if one.state == "left out"), lambda one: one.precision)
+    alike = grouped(runtimes, lambda precision: ", ".join(one.place for one in runtimes[precision]))
     named = "; ".join(f"{', '.join(precisions)} on {backends}" for backends, precisions in alike.items())
     return [f"Not tried, as the budget was used up: {named}."] if named else []
 
 
 def builds_left_out(tried: Sequence[DraftRow]) -> list[str]:
     """Return a sentence on each row of which some builds were not made within the time limit."""
-    rows: dict[str, list[bool]] = {}
-    for one in tried:
-        if one.build is not None:
-            rows.setdefault(f"{one.precision} on {one.place}", []).append(one.state == "left out")
-    some = {label: late for label, late in rows.items() if 0 < sum(late) < len(late)}
+    rows = grouped((one for one in tried if one.build is not None), lambda one: f"{one.precision} on {one.place}")
     return [
-        f"{sum(late)} of {len(late)} builds of {label} were left out, as the budget was used up."
-        for label, late in some.items()
+        f"{late} of {len(builds)} builds of {label} were left out, as the budget was used up."
+        for label, builds in rows.items()
+        if 0 < (late := sum(one.state == "left out" for one in builds)) < len(builds)
     ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.builds import LayerChoice, LayerDifference, LayerVariant
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.files import anything
 from trt_workbench.engine.inspection import data_type
@@ -102,9 +103,7 @@ def _short_format(text: str) -> str:
 
 
 def _difference(name: str, choices: Mapping[int, LayerChoice | None]) -> LayerDifference:
-    groups: dict[LayerChoice | None, list[int]] = {}
-    for number, choice in choices.items():
-        groups.setdefault(choice, []).append(number)
+    groups = grouped(choices, choices.__getitem__)
     known = [choice for choice in groups if choice]
     apart = {
         "tactic": len({choice.tactic for choice in known}) > 1,

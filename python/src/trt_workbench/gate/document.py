@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat
 
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Inside, Strict
 from trt_workbench.report.verdict import Reach
 
@@ -64,12 +65,14 @@ class GateDocument(Strict):
     @property
     def headline(self) -> str:
         """The result in a sentence."""
-        said: dict[str, list[str]] = {}
-        for one in self.checks:
-            said.setdefault(one.word.capitalize(), []).append(one.name)
+        said = grouped(self.checks, lambda one: one.word.capitalize())
         if failed := said.get("Failed"):
-            return f"Failed: {', '.join(failed)} ({len(failed)} of {len(self.checks)})."
-        return "; ".join(f"{word}: {', '.join(names)}" for word, names in said.items()) + "."
+            return f"Failed: {_names(failed)} ({len(failed)} of {len(self.checks)})."
+        return "; ".join(f"{word}: {_names(checks)}" for word, checks in said.items()) + "."
+
+
+def _names(checks: Sequence[GateCheck]) -> str:
+    return ", ".join(one.name for one in checks)
 
 
 def _reach(checks: Sequence[GateCheck]) -> Reach:

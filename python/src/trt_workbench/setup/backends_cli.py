@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.counts import grouped
 
 
 @handled
@@ -27,9 +28,7 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
         versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
         table.add_row(name, "yes" if state.ok else "no", versions)
     console.print(table)
-    alike: dict[str, list[str]] = {}
-    for name, state in found.items():
-        if not state.ok:
-            alike.setdefault(f"{state.reason} {state.fix}".rstrip(), []).append(name)
+    lacking = [name for name, state in found.items() if not state.ok]
+    alike = grouped(lacking, lambda name: f"{found[name].reason} {found[name].fix}".rstrip())
     for reason, names in alike.items():
         print_line(console, f"{', '.join(names)}: {reason}")

@@ -8,6 +8,7 @@ from typing import cast
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import ComponentMissing
 
 _STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
@@ -34,12 +35,10 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
     else:
         table = Table("component", "state", "found", "fix")
-        alike: dict[tuple[State, str, str], list[str]] = {}
-        for finding in findings:
-            alike.setdefault((finding.state, finding.found, finding.fix), []).append(finding.component)
-        for (state, *texts), names in alike.items():
-            first, *more = names  # "backend trt, ort-trt": all backends that lack the same
-            component = ", ".join([first, *(name.removeprefix("backend ") for name in more)])
+        alike = grouped(findings, lambda finding: (finding.state, finding.found, finding.fix))
+        for (state, *texts), rows in alike.items():
+            first, *more = rows  # "backend trt, ort-trt": all backends that lack the same
+            component = ", ".join([first.component, *(row.component.removeprefix("backend ") for row in more)])
             table.add_row(component, f"[{_STYLES[state]}]{state}[/]", *map(escape, texts))
         stdout_console(quiet=False).print(table)
     if broken:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import grouped
 from trt_workbench.stream.contract.contract import Contract
 
 State = dict[str, NDArray[Any]]
@@ -182,7 +183,5 @@ def _layer_axes(contract: Contract, names: list[str]) -> dict[str, int]:
 def _twins(contract: Contract, names: list[str]) -> tuple[str, ...]:
     """Return the first two states of one type and shape, such as those of two layers or an LSTM's; () without any."""
     values = contract.chunk_values(next(contract.chunks(1)))
-    alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    for name in names:
-        alike.setdefault((contract.inputs[name].dtype, contract.shape(name, values)), []).append(name)
+    alike = grouped(names, lambda name: (contract.inputs[name].dtype, contract.shape(name, values)))
     return next((tuple(several[:2]) for several in alike.values() if len(several) > 1), ())

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.pooling import PooledState, PoolingSession, StatePool
 from trt_workbench.core.array_files import numpy_dtype
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.elements import equal
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
@@ -186,9 +187,7 @@ class StreamPool:
             if len(set(streams)) < len(streams) or len(streams) != len(chunks):
                 raise UsageProblem("A push takes different streams, and one chunk for each of them.")
             pieces = [self._cut(stream, frames) for stream, frames in zip(streams, chunks, strict=True)]
-            alike: dict[Any, list[int]] = {}
-            for place, piece in enumerate(pieces):
-                alike.setdefault(self._rows.alike(piece), []).append(place)
+            alike: dict[Any, list[int]] = grouped(range(len(pieces)), lambda place: self._rows.alike(pieces[place]))
             found: list[Arrays] = [{}] * len(streams)
             self._timing = {}
             for (size, *_), places in alike.items():

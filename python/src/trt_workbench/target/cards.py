@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.settings import parts
 
@@ -69,9 +70,7 @@ def architectures(names: str, served: Iterable[str]) -> tuple[Architecture, ...]
     Raises:
         UsageProblem: a name is not known, or nothing can be built for it.
     """
-    wanted: dict[str, list[str]] = {}
-    for name in parts(names):
-        wanted.setdefault(_architecture(name), []).append(name)
+    wanted = grouped(parts(names), _architecture)
     if not wanted:
         raise UsageProblem("Option --gpu names no card; pass --gpu rtx5090 or --gpu sm120,sm89,sm86.")
     found = tuple(Architecture(sm, tuple(asked)) for sm, asked in wanted.items())

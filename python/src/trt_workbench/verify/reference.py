@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, TensorSpec
 from trt_workbench.backends.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Check, PropertyResult, worst
 from trt_workbench.verify.settings import Range
@@ -175,9 +176,7 @@ class KeptReference(KeptRecord[CallRecordIndex]):
 
     def cases(self) -> list[RecordedCase]:
         """Return the cases, in the order of recording."""
-        found: dict[str, list[Recorded]] = {}
-        for call in self.index.calls:
-            found.setdefault(repr((call.values, call.shapes)), []).append(call)
+        found = grouped(self.index.calls, lambda call: repr((call.values, call.shapes)))
         return [RecordedCase(self, calls) for calls in found.values()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from trt_workbench.core.counts import grouped
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.stream.contract.contract import Contract, Symbols
 from trt_workbench.stream.contract.exporters import with_own_names
@@ -76,9 +77,8 @@ class _Numbers:
                 yield self._of_symbol(symbol, size, group)
                 if len(found) == 1:
                     self.fixed[symbol] = size
-        groups: dict[tuple[object, ...], list[Dimension]] = {}
-        for one in left:  # a number says nothing about another one
-            groups.setdefault((one.said.text, one.there) if one.said.names else (one.name, one.axis), []).append(one)
+        # a number says nothing about another one
+        groups = grouped(left, lambda one: (one.said.text, one.there) if one.said.names else (one.name, one.axis))
         for group in groups.values():
             where, wanted = self._first_off(group[0])
             said = f"{group[0].said}, which is {wanted} {where}" if group[0].said.names else f"{wanted}"
