@@ -81,14 +81,14 @@ def test_poses(head: Any) -> None:
     assert any("each of these 5 has 1/5" in note for note in metrics["notes"])
     assert "reaches keypoint_AP 1.0000" in (coco.output / "report.html").read_text()
     assert predicted(coco)[0]["keypoints"] == pytest.approx(np.ravel(points).tolist(), abs=1e-4)
-    annotate(coco, keypoints=[1, 2, 2] * 17)
+    annotate(coco, keypoints=[5, 8, 2] * 17)
     coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "finds 5 keypoints", "have 17", left=["one", "seen"])
 
 
 @pytest.mark.usefixtures("doubled_core")
 def test_keypoints_come_with_the_boxes_that_the_device_found(head: Any) -> None:
     coco = head("pose", (4, 6, 20, 18), np.arange(15), kpt_shape="[5, 3]")
-    annotate(coco, keypoints=[1, 2, 2] * 5, area=1200)
+    annotate(coco, keypoints=[5, 8, 2] * 5, area=1200)
     assert coco.predictions("device") == coco.predictions("host")
 
 
