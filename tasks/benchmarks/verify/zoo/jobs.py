@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.files import anything
@@ -174,16 +176,17 @@ def _model(entry: Entry, batch: int, folder: Path) -> tuple[Path, list[str]]:
     """Return the ONNX file, written if it is not there, and the words that tell of it."""
     path = folder / (f"{entry.name}-b{batch}.onnx" if batch else f"{entry.name}.onnx")
     note = path.with_suffix(".json")
-    if not note.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch) / path.name
-            words = entry.write(made)
-            if batch:
-                _fix(made, entry.batch, batch)
-            Path(scratch, note.name).write_text(json.dumps(words or []), encoding="utf-8")
-            for file in made.parent.glob("*.onnx*"):
-                file.replace(folder / file.name)
-            Path(scratch, note.name).replace(note)  # last: it says that the model is whole
+    with FileLock(path.with_suffix(".lock")):  # two jobs at once may have the same model
+        if not note.exists():
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                made = Path(scratch) / path.name
+                words = entry.write(made)
+                if batch:
+                    _fix(made, entry.batch, batch)
+                Path(scratch, note.name).write_text(json.dumps(words or []), encoding="utf-8")
+                for file in made.parent.glob("*.onnx*"):
+                    file.replace(folder / file.name)
+                Path(scratch, note.name).replace(note)  # last: it says that the model is whole
     return path, json.loads(note.read_text(encoding="utf-8"))
 
 
