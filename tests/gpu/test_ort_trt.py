@@ -201,7 +201,7 @@ def test_quantised_nodes_run_in_int8(tmp_path: Path) -> None:
     }
     graph = """g (float[1,3,16,16] x) => (float[1,8,14,14] y) {
       q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z)
-      v = DequantizeLinear<axis = 0>(w, t, zs) c = Conv(d, v) y = Relu(c)
+      v = DequantizeLinear<axis = 0>(w, t, zs) c = Conv<kernel_shape = [3, 3]>(d, v) y = Relu(c)
     }"""
     model, inputs = write_onnx(tmp_path / "m.onnx", graph, weights), images(1)
     with load(model, "int8") as session:

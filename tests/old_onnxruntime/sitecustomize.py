@@ -41,7 +41,7 @@ def placements(log: str, nodes: list[Any]) -> list[tuple[str, list[Any]]]:
             provider = header[2]
             if header[1] == "All nodes":
                 return [(provider, nodes)]
-        elif listed := re.match(r"(?!Memcpy)(\w+) \((.*)\)", line):
+        elif listed := re.match(r"(?!Memcpy)(\S+) \((.*)\)", line):
             compiled = provider if listed[2].startswith(provider) else compiled
             if not listed[2].startswith(provider):
                 found.append((provider, [SimpleNamespace(domain="", op_type=listed[1], name=listed[2])]))
