@@ -81,8 +81,7 @@ def test_the_gate_is_of_the_whole(words: Any, tmp_path: Path) -> None:
 
 def test_what_is_no_shard(words: Any, tmp_path: Path) -> None:
     held(stderr_of(*words, "--shard", "0/2"))
-    for more in (("--modes", "generate"), ("--halve-batch",)):
-        held(stderr_of(*words, "--shard", "0/2", "--output", tmp_path / "0", *more))
+    held(stderr_of(*words, "--shard", "0/2", "--output", tmp_path / "0", "--modes", "generate"))
 
 
 @pytest.mark.parametrize("agreements", [2, float("nan")])

@@ -205,23 +205,6 @@ def test_out_of_memory(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.
     wrap(monkeypatch, small_device)
     with refused(OutOfMemory):
         evaluate(llm_folder("llama"), tmp_path, batch=8)
-    halved = evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
-    assert halved.metrics["batch"] == 2
-    assert len(halved.metrics["notes"]) == 2
-    # nothing is counted twice
-    assert halved.metrics["tokens"] == 699
-    assert halved.metrics["perplexity"] == pytest.approx(plain_perplexity(llm_folder("llama"), 64, 32, 700)[0])
-
-
-def test_half_the_batch_is_for_want_of_memory_alone(
-    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken_device(_: np.ndarray) -> np.ndarray:
-        raise DeviceFailure("An illegal memory access was encountered.")
-
-    wrap(monkeypatch, broken_device)
-    with refused(DeviceFailure):
-        evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
 
 
 def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,10 +106,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         for name, options in request.options.items():
             check_llm_options(name, options)
         check_ranges(request.backends, request.calibration, cached=CACHED in request.modes)
-        if request.shard and (request.modes != ("perplexity",) or request.halve_batch):
-            raise UsageProblem(
-                "Shards divide the windows of the perplexity; leave out other --modes and --halve-batch."
-            )
+        if request.shard and request.modes != ("perplexity",):
+            raise UsageProblem("Shards divide the windows of the perplexity; leave out other --modes.")
         self.request = request
         self.directory: LlmDirectory = examine_llm_directory(request.model)
         self._text = _read_text(request.text)
@@ -141,7 +139,6 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             request.candidate,
             self._note,
         )
-        self._batch = request.batch
         self._open = ExitStack()
 
     def __exit__(self, *_: object) -> None:
@@ -209,7 +206,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         """Open the reference and the backends; the first is the reference."""
         candidates = []
         for choice in dict.fromkeys((REFERENCE, *self.request.backends)):
-            model = open_logits(choice, self._source, self._batch, self.recipe.window)
+            model = open_logits(choice, self._source, self.request.batch, self.recipe.window)
             self._open.callback(model.close)
             marks = refuse_wrong(model.provenance, allow_unverified=self.request.allow_unverified)
             candidates.append(_Candidate(choice, model, choice == REFERENCE, marks))
@@ -234,12 +231,9 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         try:
             for place, group in enumerate(kept):
                 noted[place] = TAKEN
-                while group:
-                    part = group[: self._batch]
-                    if self._score_batch(candidates, part, records):
-                        group = group[len(part) :]
-                        if on_tokens:
-                            on_tokens(part[-1].end, len(self._tokens))
+                self._score_batch(candidates, group, records)
+                if on_tokens:
+                    on_tokens(group[-1].end, len(self._tokens))
                 noted[place] = DONE
         except KeyboardInterrupt:
             if not candidates[0].parts:
@@ -257,40 +251,32 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             return "generation"
         return None
 
-    def _score_batch(self, candidates: Sequence[_Candidate], part: Sequence[Window], records: RecordWriter) -> bool:
-        """Score windows on every backend; False if memory ran out and the batch was halved instead."""
+    def _score_batch(self, candidates: Sequence[_Candidate], part: Sequence[Window], records: RecordWriter) -> None:
+        """Score windows on every backend."""
         tokens = model_input(self._tokens, part, self.recipe)
         targets = np.concatenate([self._tokens[window.scored : window.end] for window in part])
         picks = [scored_positions(window, self.recipe) for window in part]
         found: list[tuple[_Candidate, TokenScores]] = []
         reference: NDArray[np.float32] | None = None
-        try:
-            for candidate in candidates:
-                if isinstance(candidate.model, PromptModel) and reference is not None:
-                    found.append((candidate, _of_prompts(candidate.model, tokens, picks, reference, targets)))
-                    continue
-                logits = candidate.model.logits(tokens)
-                chosen = np.concatenate([row[pick] for row, pick in zip(logits, picks, strict=True)])
-                if reference is None:
-                    reference = chosen
-                scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
-                if not candidate.overflow and (np.isfinite(reference) > np.isfinite(chosen)).any():
-                    candidate.overflow = candidate.model.explained(tokens)
-                found.append((candidate, scores))
-        except MemoryError:  # of a backend or of Python
-            if not self.request.halve_batch or self._batch == 1:
-                raise
-            self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} continued with half of it.")
-            self._batch //= 2
-            return False
+        for candidate in candidates:
+            if isinstance(candidate.model, PromptModel) and reference is not None:
+                found.append((candidate, _of_prompts(candidate.model, tokens, picks, reference, targets)))
+                continue
+            logits = candidate.model.logits(tokens)
+            chosen = np.concatenate([row[pick] for row, pick in zip(logits, picks, strict=True)])
+            if reference is None:
+                reference = chosen
+            scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
+            if not candidate.overflow and (np.isfinite(reference) > np.isfinite(chosen)).any():
+                candidate.overflow = candidate.model.explained(tokens)
+            found.append((candidate, scores))
         for candidate, scores in found:  # all or none: backends are compared on the same tokens
             candidate.parts.append(scores)
             records.window(candidate.choice, part, tokens.shape, scores)
-        return True
 
     def _groups(self) -> list[list[Window]]:
         """Return the windows of each forward pass over the whole text."""
-        return list(batches(cut_windows(len(self._tokens), self.recipe), self._batch))
+        return list(batches(cut_windows(len(self._tokens), self.recipe), self.request.batch))
 
     def _block(self, groups: Sequence[Sequence[Window]]) -> slice:
         block = (self.request.shard or Shard(0, 1)).block(len(groups))
@@ -324,7 +310,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "max_ppl_increase": self.request.max_ppl_increase,
             "allow_unverified": self.request.allow_unverified,
             "options": {name: dict(options) for name, options in self.request.options.items()},
-            "batch": self._batch,
+            "batch": self.request.batch,
             "scored_bytes": None if counts is None else sum(int(counts[one.scored : one.end].sum()) for one in windows),
         }
 

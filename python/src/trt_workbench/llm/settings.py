@@ -80,7 +80,6 @@ class LlmSettings:
         Setting("Begin-of-text token: none, window (before each window), auto (as the tokenizer does)."),
     ] = "auto"
     batch: Annotated[int, Setting("Windows per forward pass, and sequences generated at once.", min=1)] = 1
-    halve_batch: Annotated[bool, Setting("Continue with half the batch when memory runs out.")] = False
     limit: Annotated[int | None, Setting("Evaluate at most this many tokens of the text.", min=2)] = None
     # a share, typed in percent
     max_ppl_increase: Annotated[
