@@ -74,6 +74,17 @@ def test_pairs_stand_in_front_of_what_multiplies_and_of_a_residual(block: Path) 
     assert found["pool"] == ["Concat"]
 
 
+def test_a_convolution_behind_pairs_says_the_size_of_its_kernel(block: Path) -> None:
+    """TensorRT's parser takes it from constants alone: "shape misaligns with the input kernel shape" on an H200."""
+    said = {
+        node.name: [*one.ints]
+        for node in quantised(block).graph.node
+        for one in node.attribute
+        if one.name == "kernel_shape"
+    }
+    assert said == {"first": [3, 3], "second": [3, 3], "up": [1, 1]}
+
+
 def test_a_residual_stays_float_where_its_convolution_does(block: Path) -> None:
     found = feeders(quantised(block, low={"first", "up"}))
     assert found["sum"] == ["Conv", "Conv"]

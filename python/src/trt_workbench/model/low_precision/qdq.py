@@ -73,16 +73,23 @@ def insert_pairs(
     for node in model.graph.node:
         group = low.get(node.name) if node.op_type in _LOW_OPERATORS else None
         for place, name in enumerate(node.input):
-            if group and name in group.activations and place < 2:
-                node.input[place] = writer.activation(name, thresholds[name])
-            elif group and name == group.weight and place == 1:
+            if group and name == group.weight and place == 1:
                 node.input[place] = writer.weight(group)
-            elif node.name in past and past[node.name].past == place:
+                _say_kernel(node, writer.values[name].shape)
+            elif (group and name in group.activations and place < 2) or (
+                node.name in past and past[node.name].past == place
+            ):
                 node.input[place] = writer.activation(name, thresholds[name])
         nodes += [*writer.taken(), node]
     replace_nodes(model.graph, nodes)
     model.graph.initializer.extend(writer.initializers)
     remove_unread(model.graph, writer.replaced)
+
+
+def _say_kernel(node: onnx.NodeProto, weight: tuple[int, ...]) -> None:
+    """Write a convolution's `kernel_shape`, which TensorRT's parser reads where the weight is no constant."""
+    if node.op_type.startswith("Conv") and not any(one.name == "kernel_shape" for one in node.attribute):
+        node.attribute.append(onnx.helper.make_attribute("kernel_shape", weight[2:]))
 
 
 def quantised_weight(
@@ -110,12 +117,13 @@ class _Writer(NodeWriter):
     """Makes the pairs, one for each tensor.
 
     Attributes:
+        values: of the model's constants.
         replaced: weights whose codes stand in their place.
     """
 
     def __init__(self, model: onnx.ModelProto, precision: str, *, compact: bool) -> None:
         super().__init__(Names.of(model))
-        self._values = constants(model.graph)
+        self.values = constants(model.graph)
         self._precision, self._compact = precision, compact
         self._done: dict[tuple[str, int | None], str] = {}
         self.replaced: set[str] = set()
@@ -132,7 +140,7 @@ class _Writer(NodeWriter):
         """Return the tensor behind a weight's codes."""
         key = (group.weight, -1 if group.axis is None else group.axis)
         if key not in self._done:
-            values = self._values[group.weight]
+            values = self.values[group.weight]
             if not np.isfinite(values).all():
                 raise UsageProblem(
                     f"The weights {group.weight} of {group.op_type} {group.name} contain NaN or infinity and cannot "
