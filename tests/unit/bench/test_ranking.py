@@ -37,10 +37,17 @@ def test_unstable_repetitions_are_left_out_where_stable_ones_remain() -> None:
 
 
 def test_throughput_and_latency_are_of_the_same_repetitions() -> None:
-    stable = [record("a", index, 2.0) for index in range(2)]
-    (standing,) = rank([*stable, *(record("a", 2 + index, 1.0, unstable=["throttled"]) for index in range(7))])
+    stable = [record("a", index, 2.0) for index in range(4)]
+    (standing,) = rank([*stable, *(record("a", 4 + index, 1.0, unstable=["throttled"]) for index in range(7))])
     assert standing.latency_ms.median == 2.0
     assert standing.items_per_s == 500.0
+
+
+def test_where_too_few_stable_repetitions_could_show_a_difference_all_count() -> None:
+    """Two of five once ranked a runtime that takes five times as long before one that takes 1.3 times as long."""
+    slow = [record("slow", index, 5.0 + index / 50, unstable=["drifted"] * (index > 1)) for index in range(5)]
+    standings = rank([*repetitions("fast", 1.0)[:5], *repetitions("mid", 1.3)[:5], *slow])
+    assert [(one.runtime, one.rank) for one in standings] == [("fast", 1), ("mid", 2), ("slow", 3)]
 
 
 def test_only_unstable_repetitions_still_count() -> None:

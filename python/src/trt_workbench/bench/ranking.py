@@ -17,6 +17,7 @@ from trt_workbench.core.statistics.comparison import (
     Interval,
     compare_rounds,
     median_interval,
+    telling_repetitions,
     together,
 )
 from trt_workbench.core.statistics.summary import CONFIDENCE
@@ -52,7 +53,11 @@ class Standing:
         return self.unstable == self.repetitions
 
 
-def kept_records(records: Sequence[Record], least: int = 1) -> dict[str, dict[int, Record]]:
+# Fewer cannot show that two runtimes differ.
+_LEAST = telling_repetitions(1)
+
+
+def kept_records(records: Sequence[Record], least: int = _LEAST) -> dict[str, dict[int, Record]]:
     """Return the measured repetitions by runtime and number.
 
     Unstable repetitions are left out where stable ones remain, and runtimes whose outputs are wrong altogether.
@@ -71,7 +76,7 @@ def kept_records(records: Sequence[Record], least: int = 1) -> dict[str, dict[in
     return chosen
 
 
-def repetition_medians(records: Sequence[Record], least: int = 1) -> dict[str, list[float]]:
+def repetition_medians(records: Sequence[Record], least: int = _LEAST) -> dict[str, list[float]]:
     """Return the times that count by runtime, milliseconds, as `unit_medians`; arguments as `kept_records`."""
     return {runtime: unit_medians(kept) for runtime, kept in kept_records(records, least).items()}
 
@@ -161,7 +166,7 @@ def untrusted(kept: Mapping[int, Record]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*point_reasons(kept), *each]))
 
 
-def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
+def rank(records: Sequence[Record], least: int = _LEAST) -> list[Standing]:
     """Rank the runtimes of one work by rank, then median; those without a measured repetition do not appear.
 
     Args:
