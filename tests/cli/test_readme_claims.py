@@ -137,7 +137,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "cli/engines/test_build_engine.py::test_dry_run_tells_key_and_place_and_builds_nothing",
     ),
     "compiled ahead of time (`check-target`)": ("cli/test_check_target.py::test_the_real_compiler",),
-    "run on an H200 with TensorRT 8.6, but for int8": ("docs/benchmarks/ort-trt-h200/README.md",),
+    "run on an H200 with TensorRT 8.6": ("docs/benchmarks/ort-trt-h200/README.md", "gpu/test_ort_trt.py"),
     "pixi 0.77 has run the manifest": (RUN,),
     "compared with trtexec on the same plans": (TRTEXEC,),
     "ResNet-50, batch 128": (BENCH_H200,),
