@@ -2,6 +2,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.ort import cpu as ort_cpu
-from trt_workbench.backends.ort.common import MINIMUM_VERSION
+from trt_workbench.backends.ort.common import MINIMUM_VERSION, session_config
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.model.opened import Model
@@ -134,12 +135,12 @@ def test_threads_are_shared_between_the_runs(
         assert session.provenance["intra_op_threads"] == each
 
 
-def test_idle_threads_poll_only_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_idle_threads_poll_unless_something_else_is_computed(tmp_path: Path) -> None:
     model = write_onnx(tmp_path / "square.onnx", "g (float[256,256] x) => (float[256,256] y) { y = MatMul(x, x) }")
     x = np.ones((256, 256), np.float32)
 
-    def busy_s(*, spinning: bool) -> float:
-        with OrtCpuBackend().load(model, SessionOptions(threads=2, extra={"allow_spinning": spinning})) as session:
+    def busy_s(options: SessionOptions) -> float:
+        with OrtCpuBackend().load(model, options) as session:
             session.run({"x": x})
             before = time.process_time()
             for _ in range(20):
@@ -147,7 +148,27 @@ def test_idle_threads_poll_only_where_that_is_asked_for(tmp_path: Path) -> None:
                 time.sleep(0.01)
             return time.process_time() - before
 
-    assert busy_s(spinning=True) > 2 * busy_s(spinning=False)
+    polling, sleeping = SessionOptions(threads=2), SessionOptions(threads=2, polls=False)
+    assert busy_s(polling) > 2 * busy_s(sleeping)
+    asked = {"allow_spinning": True}
+    assert busy_s(replace(sleeping, extra=asked)) > 2 * busy_s(replace(polling, extra={"allow_spinning": False}))
+
+
+def test_a_session_is_that_of_a_plain_deployment() -> None:
+    """What a latency is measured on: ONNX Runtime's defaults, with as many threads as the process has processors."""
+    ours, record = session_config(onnxruntime, SessionOptions(), "all")
+    plain = onnxruntime.SessionOptions()
+    names = (
+        "execution_mode",
+        "inter_op_num_threads",
+        "graph_optimization_level",
+        "enable_mem_pattern",
+        "enable_mem_reuse",
+    )
+    assert {name: getattr(ours, name) for name in names} == {name: getattr(plain, name) for name in names}
+    assert ours.enable_cpu_mem_arena == plain.enable_cpu_mem_arena
+    assert ours.get_session_config_entry("session.intra_op.allow_spinning") == "1"
+    assert record["allow_spinning"]
 
 
 def test_several_threads_may_run_at_once(model: Path) -> None:

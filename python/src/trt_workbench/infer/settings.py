@@ -105,7 +105,7 @@ _CudaGraph = Annotated[
 _Spin = Annotated[
     bool,
     Setting("Wait by polling (lowest latency, one busy core) instead of sleeping.", _RUNNING, "--spin/--block"),
-    Native("ort-cpu has --option allow_spinning=true"),
+    Native("ort-cpu polls, and sleeps with --option allow_spinning=false"),
 ]
 
 

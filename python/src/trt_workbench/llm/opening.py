@@ -237,6 +237,7 @@ def _options(
     return SessionOptions(
         threads=source.threads,
         precision="fp32" if _takes_candidates(choice.name) else choice.precision,
+        polls=False,
         extra={**(extra or {}), **source.options.get(choice.name, {})},
         shapes=shapes,
         note=source.say,

@@ -35,6 +35,7 @@ def session_options(request: CocoRequest, backend: Backend, on_note: Callable[[s
         threads=request.threads,
         concurrency=concurrency,
         precision=request.precision,
+        polls=False,
         extra=with_flags({**extra, **request.options}, backend.url_option(request.url)),
         shapes=request.shapes,
         note=on_note,

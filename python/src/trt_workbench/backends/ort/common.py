@@ -110,7 +110,7 @@ def check_counts(options: SessionOptions) -> None:
 
 
 def session_config(
-    ort: Any, options: SessionOptions, level: str, *, allow_spinning: bool
+    ort: Any, options: SessionOptions, level: str, *, allow_spinning: bool | None = None
 ) -> tuple[ort.SessionOptions, dict[str, Any]]:
     """Return ONNX Runtime's session settings and their record.
 
@@ -118,27 +118,25 @@ def session_config(
         ort: the module onnxruntime.
         options: threads are shared out among the runs in flight.
         level: a key of LEVELS.
-        allow_spinning: whether idle threads poll.
+        allow_spinning: whether idle threads poll; None for what `options` say.
     """
     total = options.threads if options.threads is not None else available_processors()
     intra = max(1, total // options.concurrency)
     config = ort.SessionOptions()
     config.intra_op_num_threads = intra
-    config.inter_op_num_threads = 1
-    config.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
     config.log_severity_level = 4  # not errors: they come back as exceptions, these without colours and file names
     ort.set_default_logger_severity(config.log_severity_level)
-    config.add_session_config_entry("session.intra_op.allow_spinning", str(int(allow_spinning)))
+    polls = options.polls if allow_spinning is None else allow_spinning
+    config.add_session_config_entry("session.intra_op.allow_spinning", str(int(polls)))
     # 4-bit weights are multiplied by activations as they are: at 4, the default, the CPU's kernel rounds these to int8,
     # and the graph of any provider says that it would
     config.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     return config, {
         "onnxruntime": str(ort.__version__),
         "intra_op_threads": intra,
-        "inter_op_threads": 1,
         "concurrency": options.concurrency,
-        "allow_spinning": allow_spinning,
+        "allow_spinning": polls,
         "graph_optimization_level": level,
     }
 

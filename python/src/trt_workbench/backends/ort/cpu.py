@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from trt_workbench.model.opened import Model
     from trt_workbench.model.precision import Precision
 
-# Threads that spin while they wait take the processors from image loading: on two shared cores YOLOX-Nano made
-# 12 runs/s with spinning and 22 without.
 CPU_OPTIONS = {
-    "allow_spinning": Option(bool, default=False, help="Whether idle threads poll instead of sleeping."),
+    "allow_spinning": Option(bool, help="Whether idle threads poll instead of sleeping."),
     "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
 }
 
@@ -40,8 +38,8 @@ CPU_OPTIONS = {
 class OrtCpuBackend(OrtBackend):
     """ONNX Runtime on the CPU, running the model in the precision it was exported in, simulated where it lacks that.
 
-    Extra options: `allow_spinning` (bool, off unless asked for) and `graph_optimization_level` ("disable", "basic",
-    "extended", "all").
+    Extra options: `allow_spinning` (bool, by default as `SessionOptions.polls`) and `graph_optimization_level`
+    ("disable", "basic", "extended", "all").
     """
 
     name: ClassVar[str] = "ort-cpu"

@@ -37,7 +37,7 @@ SESSION_OPTIONS: Mapping[str, Option] = {
     "allow_fallback": Option(bool, default=False, help="Run nodes that the provider does not take elsewhere."),
     "cuda_graph": Option(bool, default=False, help="Capture and replay one CUDA graph per set of input shapes."),
     "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
-    "allow_spinning": Option(bool, default=False, help="Whether idle CPU threads poll instead of sleeping."),
+    "allow_spinning": Option(bool, help="Whether idle CPU threads poll instead of sleeping."),
     "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
     "state": Option(dict, help="Output name to input name, for tensors that stay on the device between calls."),
 }

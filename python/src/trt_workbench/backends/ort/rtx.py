@@ -60,7 +60,7 @@ RTX_OPTIONS: Mapping[str, Option] = {
     "device_id": Option(int, default=0, minimum=0, help="Which of the supported cards to use."),
     "allow_fallback": Option(bool, default=False, help="Run nodes that the provider does not take elsewhere."),
     "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
-    "allow_spinning": Option(bool, default=False, help="Whether idle CPU threads poll instead of sleeping."),
+    "allow_spinning": Option(bool, help="Whether idle CPU threads poll instead of sleeping."),
     "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
     **PROVIDER_OPTIONS,
 }
