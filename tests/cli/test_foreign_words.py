@@ -28,6 +28,8 @@ VALUES = {
 }
 # Of options that a command requires.
 REQUIRED = {"export --to": "parquet", "submit --to": "local", "quantize --to": "int8", "upgrade --to": "made"}
+# What chooses among a tool's own formats, or the library below it.
+OF_THE_TOOL = {"format", "int8", "--model", "images", "pretrained"}
 FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in GROUP.commands.items()}
 
 
@@ -143,6 +145,26 @@ def test_what_is_said_is_taken_when_it_is_typed(name: str, tmp_path: Path, monke
             words = [one for one in shlex.split(rest) if one not in ("m.onnx", "m.plan")]
             refused.append(typed(reading(other), [*words, "m.plan"] if words[-1:] == ["--plan"] else words))
     assert [one for one in refused if one] == []
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "coming-from.md").read_text(encoding="utf-8")
+ROWS = [row for row in re.findall(r"^\| (.*) \| (.*) \|$", PAGE, re.MULTILINE) if "`" in row[0]]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), ROWS, ids=[theirs.strip("`") for theirs, _ in ROWS])
+def test_commands_of_the_page_are_ours_and_theirs(
+    theirs: str, ours: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours are taken as they are shown; each option of theirs is one that our command has, or answers with ours."""
+    monkeypatch.chdir(tmp_path)
+    made = [shlex.split(one) for one in re.findall(r"`trtw ([^`]+)`", ours)]
+    assert made
+    for name, *words in made:
+        reading(name).main(args=words, standalone_mode=False, prog_name=name)
+    name = made[-1][0]
+    options = [word for word in shlex.split(theirs.strip("`")) if word.startswith("--") or "=" in word]
+    foreign = [word for word in options if word.partition("=")[0] not in FLAGS[name] | OF_THE_TOOL]
+    assert [word for word in foreign if not foreign_words.advice(name, [word], [*FLAGS[name]])] == []
 
 
 def test_commands_of_other_tools_are_ours() -> None:

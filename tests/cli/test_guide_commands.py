@@ -14,7 +14,7 @@ from trt_workbench.core.workspace import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
 # Of these the first thing to say is no command.
-NO_COMMAND_FIRST = {"cpp-core", "questions", "security"}
+NO_COMMAND_FIRST = {"coming-from", "cpp-core", "questions", "security"}
 # Longer than a screen: a program to be saved, and what each step prints.
 LONGER, A_SCREEN = {"ray-serve": 91}, 64
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.

@@ -13,7 +13,7 @@ BENCH_H200 = "docs/benchmarks/bench-h200/README.md"
 RUN = "docs/compatibility.md"
 # Words of README, and what shows that they are true: tests (below tests/) and records.
 CLAIMS: dict[str, tuple[str, ...]] = {
-    "outputs compared before a speed is reported": (
+    "with evidence for every number": (
         "cli/test_bench_outputs.py",
         "cli/test_decide.py::test_every_row_is_scored_measured_or_has_its_reason",
     ),
@@ -22,10 +22,11 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         H200,
     ),
     "This is the answer for YOLOX-Nano on an H200": (H200,),
-    "It downloads Python packages and nothing": (
-        "cli/test_surroundings.py::test_nothing_is_written_elsewhere_and_nothing_leaves",
-    ),
-    "from a fresh clone, the first took": ("docs/benchmarks/first-hour/README.md",),
+    "no GPU. In a clone": ("integration/test_installed.py::test_every_command_works_without_a_repository",),
+    "YOLOX-Nano with 40 images took": ("docs/benchmarks/first-hour/README.md",),
+    "Without a clone": ("unit/tasks/test_packaging.py::test_pip_reads_the_readmes_address_of_the_package",),
+    "from a fresh clone took": ("docs/benchmarks/first-hour/README.md", "unit/test_pixi_manifest.py"),
+    "you come from": ("cli/test_foreign_words.py::test_commands_of_the_page_are_ours_and_theirs",),
     "The package works without the repository": (
         "integration/test_installed.py::test_every_command_works_without_a_repository",
     ),
@@ -58,11 +59,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "cli/test_predict.py::test_a_folder_gives_lines_pictures_and_a_document",
         "cli/test_predict.py::test_a_video_is_seen_frame_by_frame",
     ),
-    "runtimes measured side by side": (
-        "cli/test_bench.py::test_a_matrix_end_to_end",
-        "cli/test_bench.py::test_a_slow_down_fails_the_comparison",
-    ),
-    "figures of many runs over dates or commits": (
+    "runtimes measured side by side": ("cli/test_bench.py::test_a_matrix_end_to_end",),
+    "whether one benchmark run is slower": ("cli/test_bench.py::test_a_slow_down_fails_the_comparison",),
+    "new weights for an engine": ("cli/engines/test_plans.py::test_a_stripped_plan_is_refused_until_it_has_weights",),
+    "metrics of many runs over dates or commits": (
         "unit/overview/test_history.py::test_changes_are_named_and_drawn",
         "unit/export/test_export.py::test_bencher",
         "unit/export/test_export.py::test_parquet",
@@ -123,11 +123,15 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "cli/test_doctor.py",
     ),
     "TensorRT provider from source": ("unit/setup/test_ort_build.py",),
-    "Every command is `trtw COMMAND`": (
+    "lets the shell complete them": (
         "cli/test_help.py::test_a_shell_completes_commands_options_and_choices",
         "cli/test_errors.py::test_other_errors_have_their_code",
+    ),
+    "installs CUDA and everything else": (
+        RUN,
         "unit/test_pixi_manifest.py::test_a_task_is_the_same_in_every_environment",
     ),
+    "the tests that need no GPU": (RUN,),
     "scores, simulation of fp8 and fp4": ("cli/test_eval_llm.py::test_formats_are_made_and_named",),
     "ONNX Runtime CPU; CUDA": (RUN, "gpu/test_runtimes.py"),
     "| PyTorch |": (RUN, "gpu/test_runtimes.py"),
@@ -144,12 +148,20 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "ViT-B/16, batch 32": (BENCH_H200,),
     "all-MiniLM-L6-v2, 128 tokens": (BENCH_H200,),
     "GPT-2's shape, 1024 tokens": (BENCH_H200,),
-    "the twelve figures are pycocotools'": (
+    "the twelve metrics are pycocotools'": (
         "integration/test_eval_coco.py::test_figures_are_those_of_plain_pycocotools",
     ),
 }
 # Headings of tables, and what only leads elsewhere.
-NO_CLAIM = ("| command |", "| | CPU |", "| | `trt` fp16 |", "[Benchmarks]", "[Which command?]")
+NO_CLAIM = (
+    "| command |",
+    "| purpose |",
+    "Five to start",
+    "| | CPU |",
+    "| | `trt` fp16 |",
+    "[Benchmarks]",
+    "[Which command?]",
+)
 
 
 def statements() -> list[str]:

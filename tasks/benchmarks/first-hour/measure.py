@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The first hour: from a clone in an empty folder to the first report and to an own ONNX file judged, timed.
 
-The commands are README's, run by `tasks/run` with the Python that is named and an empty cache of pip, once with a
-terminal and once without, each in a clone of its own. Of each: seconds, exit code, and the longest time for which
-nothing was printed. Needs Python 3.11 or newer and git, and no package.
+The commands are those of README and docs/index.md, run by `tasks/run` with the Python that is named and an empty cache
+of pip, once with a terminal and once without, each in a clone of its own. Of each: seconds, exit code, and the longest
+time for which nothing was printed. Needs Python 3.11 or newer and git, and no package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 # As README shows them; the names of files stand for the ones that are given.
 FIRST = "tasks/run eval-coco"
-OWN = "tasks/run eval-coco yolox_nano.onnx --data val2017 --annotations instances_val2017.json"
+OWN = "tasks/run eval-coco model.onnx --data images/ --annotations instances.json"
 JUDGED = "tasks/run decide model.onnx --data images/ --annotations instances.json --calibration other-images/"
 LIMIT_S = 3600.0
 _LONGEST_TAIL = 2000
@@ -113,8 +113,7 @@ def commands(asked: argparse.Namespace) -> list[list[str]]:
     """Return README's commands with the files that were named."""
     found = [shlex.split(FIRST)]
     if asked.model:
-        files = {"yolox_nano.onnx": asked.model, "model.onnx": asked.model, "val2017": asked.images}
-        files |= {"instances_val2017.json": asked.annotations, "images/": asked.images}
+        files = {"model.onnx": asked.model, "images/": asked.images}
         files |= {"instances.json": asked.annotations, "other-images/": asked.calibration}
         for shown in (OWN, JUDGED):
             words = [str(files.get(word, word)) for word in shlex.split(shown)]

@@ -20,10 +20,11 @@ def script() -> Any:
 
 
 def test_the_commands_are_readmes(script: Any) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"or, without pixi:   {script.FIRST}\n" in text
-    for line in (script.OWN, script.JUDGED):
-        assert f"{line.replace('tasks/run', 'pixi run')}\n" in text
+    readme, start = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
+    assert f"`{script.FIRST}`" in readme
+    own, judged = (f"{line.replace('tasks/run', 'trtw')}\n" for line in (script.OWN, script.JUDGED))
+    assert judged in readme
+    assert own + judged in start.replace("\\\n    ", "")
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import trt_workbench
 from taskrunner import load
@@ -146,11 +147,11 @@ def test_wheels_are_tried_outside_of_the_repository_without_a_compiler(wheels, m
         assert given["env"] == {"PATH": f"{made[-1]}/bin", "HOME": str(given["cwd"])}
 
 
-def test_the_container_runs_the_readmes_two_commands():
+def test_the_container_and_ci_run_the_readmes_tasks():
     text = (ROOT / "docker/Dockerfile").read_text()
-    two = re.search(r"## Two commands\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-    named = re.findall(r"tasks/run (\S+)", two)
+    named = re.findall(r"tasks/run ([\w-]+)", (ROOT / "README.md").read_text())
     assert named == ["eval-coco", "test"]
+    assert re.search(rf"tasks/run {named[1]}\)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["tasks/run"\]\nCMD \["eval-coco"\]$', text, re.MULTILINE)
     assert re.search(r"^#   docker run --rm trt-workbench test ", text, re.MULTILINE)
     made = runs(text)
@@ -158,6 +159,15 @@ def test_the_container_runs_the_readmes_two_commands():
     environments = load(ROOT)
     defaults = {environments["dev"].tasks[task].get("default-environment") for task in named}
     assert defaults == {asks(words)[0] for words in made}
+
+
+def test_pip_reads_the_readmes_address_of_the_package():
+    (line,) = re.findall(r'`pip install "(.+?URL.*?)"`', (ROOT / "README.md").read_text())
+    asked = Requirement(line.replace("URL", "https://host.example/owner/name"))
+    address, _, folder = asked.url.partition("#subdirectory=")
+    assert (asked.name, address) == (PYTHON["project"]["name"], "git+https://host.example/owner/name")
+    assert asked.extras <= PYTHON["project"]["optional-dependencies"].keys()
+    assert tomllib.loads((ROOT / folder / "pyproject.toml").read_text()) == PYTHON
 
 
 def test_the_recipe_says_what_the_package_says():
