@@ -159,8 +159,8 @@ def read_dataset(
 
     Args:
         folder: where the images' `file_name` are looked for; other forms than COCO's say themselves where they are.
-        annotations: COCO's annotation file ("instances"), Ultralytics' `data.yaml`, a folder of Pascal VOC's XML files,
-            a folder of folders of classes, or a list of images with their classes.
+        annotations: COCO's annotation file ("instances"), Ultralytics' `data.yaml`, a folder of folders of
+            classes, or a list of images with their classes.
         split: of a form that has some; None for its default.
         exif: what becomes of an EXIF orientation, for labels that are shares of an image.
         limit: take only this many images, those with the lowest ids.

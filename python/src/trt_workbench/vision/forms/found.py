@@ -15,7 +15,6 @@ from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.forms.classes import LISTS, class_folders
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, split_names
 from trt_workbench.vision.forms.label_maps import images_of, map_folder
-from trt_workbench.vision.forms.voc import images_beside, split_lists, xml_files
 from trt_workbench.vision.forms.yolo import SUFFIXES
 
 DESCRIPTIONS = (*SUFFIXES, ".json")
@@ -29,7 +28,7 @@ _ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]{0,4096}/([^"/]{1,4096}/[^"/]{1,4
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 _KNOWN = (
     "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "
-    "Annotations/*.xml (Pascal VOC), images/SPLIT/ and masks/SPLIT/ (maps of classes), SPLIT/CLASS/ (classification); "
+    "images/SPLIT/ and masks/SPLIT/ (maps of classes), SPLIT/CLASS/ (classification); "
     "or images, with COCO's file given by --annotations"
 )
 
@@ -76,7 +75,7 @@ def look_for_data(path: Path, split: str | None = None) -> DataPlace | None:
         names = ", ".join(str(file.relative_to(path)) for file in found)
         raise UsageProblem(f"The folder has several data sets ({names}); pass one of these files: {path}")
     if not found:
-        return _voc(path, split) or _maps(path, split) or _by_class(path, split)
+        return _maps(path, split) or _by_class(path, split)
     (file,) = found
     if file.suffix.lower() in SUFFIXES:
         wanted = split or DEFAULT_SPLIT
@@ -93,26 +92,8 @@ def look_for_data(path: Path, split: str | None = None) -> DataPlace | None:
 
 def refuse_split(file: Path, split: str | None) -> None:
     """Raise UsageProblem where a split is asked of a file that has none."""
-    if split and file.suffix.lower() not in SUFFIXES and not split_lists(file):
+    if split and file.suffix.lower() not in SUFFIXES:
         raise UsageProblem(f"A file of this form has no splits; remove --split: {file}")
-
-
-def _voc(path: Path, split: str | None) -> DataPlace | None:
-    """Return a data set in Pascal VOC's form, below a development kit or in Roboflow's folders."""
-    kits = [path, *(kit for pattern in ("VOC*", "VOCdevkit/VOC*") for kit in sorted(path.glob(pattern)))]
-    found = [kit / name for kit in kits for name in ("Annotations", "annotations") if xml_files(kit / name)]
-    if len(found) > 1:
-        names = ", ".join(str(folder.relative_to(path)) for folder in found)
-        raise UsageProblem(f"The folder has several data sets ({names}); pass the folder above one of these: {path}")
-    if found and split and not split_lists(found[0]):
-        return None
-    beside = [path / name for name in split_names(split or DEFAULT_SPLIT)] + ([] if split else [path])
-    folder = next((one for one in (*found, *beside) if xml_files(one)), None)
-    if folder is None:
-        return None
-    part = (split or DEFAULT_SPLIT) if split_lists(folder) else None
-    words = f"{folder}, {counted(len(xml_files(folder)), 'XML file')}" + (f", split {part}" if part else "")
-    return DataPlace(images_beside(folder), folder, part, words)
 
 
 def _maps(path: Path, split: str | None) -> DataPlace | None:

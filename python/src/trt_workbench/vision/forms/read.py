@@ -13,7 +13,6 @@ from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.vision.forms.classes import LISTS, read_classes
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, DataForm
 from trt_workbench.vision.forms.label_maps import holds_maps, read_maps
-from trt_workbench.vision.forms.voc import read_voc, xml_files
 from trt_workbench.vision.forms.yolo import SUFFIXES, read_yolo
 
 TASK_KEYS = frozenset({"segmentation", "keypoints"})
@@ -46,8 +45,6 @@ def read_form(
     """
     if annotations.suffix.lower() in SUFFIXES:
         return read_yolo(annotations, split or DEFAULT_SPLIT, exif)
-    if xml_files(annotations):
-        return read_voc(annotations, split)
     if holds_maps(annotations):
         return read_maps(annotations)
     if not is_coco(annotations):
