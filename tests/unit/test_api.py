@@ -138,7 +138,7 @@ def test_pixels_are_an_image_and_other_arrays_are_refused(scenes: tuple[Path, Pa
         with refused(tw.UsageProblem):
             model(np.zeros((4, 4, 3), np.float32))  # type: ignore[arg-type]
         for other in (None, 3, b"", [None], [[file]]):
-            with pytest.raises(tw.UsageProblem, match="or the path of a file, not of type"):
+            with pytest.raises(tw.UsageProblem, match="the path of a file or an image of Pillow, not of type"):
                 model(other)  # type: ignore[call-overload]
 
 

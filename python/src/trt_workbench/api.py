@@ -4,6 +4,7 @@
 
     with tw.load("detector.onnx", backend="trt", precision="fp16") as model:
         found = model("street.jpg")  # boxes, scores, names, masks, keypoints
+        found.save("picture.png")  # a notebook shows it
         outputs = model.run({"images": batch})  # arrays or tensors of PyTorch, in and out
 
     tw.evaluate("detector.onnx", data="coco/").document["AP"]
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from trt_workbench.bench import cli as _bench
-from trt_workbench.console.called import Finished, call_command, checked, settings
+from trt_workbench.console.called import Finished, call_command, checked, described, keywords, settings
 from trt_workbench.console.common import say, with_embedded
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
@@ -119,6 +120,10 @@ def bench(config: str | Path = "smoke", **given: Any) -> Finished[BenchArtefacts
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
     return _call("bench", read_bench_run, str(config), **given)
+
+
+for _name, (_takes, _without) in TAKES.items():
+    described(globals()[_name], keywords(_takes, _without))
 
 
 def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:

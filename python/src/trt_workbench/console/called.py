@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import inspect
+import webbrowser
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -12,10 +14,12 @@ import typer
 
 from trt_workbench.console.common import documents_taken, with_embedded
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.core.settings import Setting
 
 D = TypeVar("D")
 S = TypeVar("S")
+_REPORT = "report.html"
 # What only a terminal has a use for.
 _OF_TERMINALS = ("output", "as_json", "debug")
 
@@ -46,6 +50,27 @@ class Finished(Generic[D]):
             raise self.failure
         return self.document
 
+    def save(self, place: str | Path) -> None:
+        """Copy the report, a page that needs no other file. Raises UsageProblem where there is none."""
+        write_bytes(Path(place), self._page(), over=anything)
+
+    def show(self) -> None:
+        """Open the report in the browser. Raises UsageProblem where there is none."""
+        self._page()
+        webbrowser.open((self.directory / _REPORT).absolute().as_uri())
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows: the report, where there is one."""
+        if not (self.directory / _REPORT).is_file():
+            return None
+        page = html.escape(self._page().decode())
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+
+    def _page(self) -> bytes:
+        if not (file := self.directory / _REPORT).is_file():
+            raise UsageProblem(f"There is no report; pass report=True, or `trtw report` makes one: {self.directory}")
+        return file.read_bytes()
+
 
 @dataclass(frozen=True)
 class Keyword:
@@ -72,6 +97,21 @@ def keywords(takes: Callable[..., Any], without: tuple[str, ...] = ()) -> list[K
     """Return the settings of a command, or of a class of settings, as keywords."""
     own = list(_of_class(takes)) if isinstance(takes, type) else list(_of_command(inspect.unwrap(takes)))
     return list({one.name: one for one in own if one.name not in (*without, *_OF_TERMINALS)}.values())
+
+
+def described(function: Callable[..., Any], own: Iterable[Keyword]) -> None:
+    """Let `help` and editors show the settings that a function takes by name."""
+    kinds, shown = inspect.Parameter, inspect.signature(function)
+    places = [one for one in shown.parameters.values() if one.kind is not kinds.VAR_KEYWORD]
+    named = [one for one in own if not one.positional]
+    hints = [kinds(one.name, kinds.KEYWORD_ONLY, default=one.default, annotation=_bare(one.hint)) for one in named]
+    vars(function)["__signature__"] = shown.replace(parameters=[*places, *hints])
+    lines = "\n".join(f"    {one.name}: {one.help}" for one in named)
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n{lines}"
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_args(hint)[1:] and hasattr(hint, "__metadata__") else hint
 
 
 def settings(kind: type[S], given: Mapping[str, Any], without: tuple[str, ...] = ()) -> S:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
+import PIL.Image
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
@@ -17,18 +19,29 @@ from trt_workbench.backends.images import Pixels
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.torch.tensors import run_as_given
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import anything, write_bytes
+from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detector import Detector, Note
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections
 from trt_workbench.vision.looking import Looker, single_options
 from trt_workbench.vision.settings import PredictSettings
+from trt_workbench.vision.tasks.base import VisionTask
 
-Image = str | Path | NDArray[np.uint8]
-"""The path of an image file, or uint8 [height, width, 3] in BGR order, as OpenCV reads files."""
+Image = str | Path | NDArray[np.uint8] | PIL.Image.Image
+"""The path of an image file, uint8 [height, width, 3] in BGR order, as OpenCV reads files, or an image of Pillow."""
 # Made once, as `isinstance` takes less time than making them.
 _FILE = str | Path
 _ONE = str | bytes | Path | np.ndarray
+
+
+class FoundObject(NamedTuple):
+    """One object: the name of its class, its score, and its box: x1, y1, x2, y2 in pixels of the image."""
+
+    name: str
+    score: float
+    box: tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -48,10 +61,37 @@ class FoundObjects:
     labels: NDArray[np.int64]
     names: tuple[str, ...]
     extra: Restored | None = None
+    _drawn: Callable[[FoundObjects], NDArray[np.uint8]] | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return how many objects there are."""
         return len(self.scores)
+
+    def __getitem__(self, place: int) -> FoundObject:
+        """Return one of them; 0 is the one with the highest score."""
+        x1, y1, x2, y2 = self.boxes[place].tolist()
+        return FoundObject(self.names[place], float(self.scores[place]), (x1, y1, x2, y2))
+
+    def __iter__(self) -> Iterator[FoundObject]:
+        """Return them one by one."""
+        return map(self.__getitem__, range(len(self)))
+
+    def picture(self) -> NDArray[np.uint8]:
+        """Return the image with what was found: uint8 [height, width, 3] in BGR order, as OpenCV writes files.
+
+        Raises:
+            UsageProblem: the file of the image cannot be read any more.
+        """
+        assert self._drawn  # as `LoadedModel` makes them
+        return self._drawn(self)
+
+    def save(self, place: str | Path) -> None:
+        """Write the picture to a file, whose suffix says how. Raises UsageProblem if it cannot be written so."""
+        write_bytes(Path(place), _encoded(Path(place).suffix, self.picture()), over=anything)
+
+    def _repr_png_(self) -> bytes:
+        """Return what a notebook shows."""
+        return _encoded(".png", self.picture())
 
     @property
     def masks(self) -> NDArray[np.bool_] | None:
@@ -151,7 +191,7 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
 
         Args:
             images: an image, or several: the path of a file, or uint8 [height, width, 3] in BGR order, as OpenCV reads
-                files and `np.asarray(image.convert("RGB"))[..., ::-1]` makes them of Pillow's images.
+                files, or an image of Pillow.
 
         Returns:
             What is on the image; of several, a list in their order.
@@ -166,7 +206,7 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         looker, detector = self._prepared()
         listed = list(images)
         reader = detector.reader()
-        found = [_named(looker, looker.look(_pixels(one, reader))) for one in listed]
+        found = [_named(looker, looker.look(_pixels(one, reader)), one, reader) for one in listed]
         looker.finish()
         self.notes += [note for note in (*detector.notes, *reader.notes()) if note not in self.notes]
         return found
@@ -198,14 +238,39 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
 def _pixels(image: Image, reader: ImageReader) -> Pixels:
     if isinstance(image, _FILE):
         return reader(Path(image))
+    if isinstance(image, PIL.Image.Image):
+        return np.ascontiguousarray(np.asarray(image.convert("RGB"))[..., ::-1])
     is_array = isinstance(image, np.ndarray)
     if is_array and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3 and image.size:
         return image
     given = f"{image.dtype} {list(image.shape)}" if is_array else f"of type {type(image).__name__}"
-    raise UsageProblem(f"An image is uint8 [height, width, 3] in BGR order, or the path of a file, not {given}.")
+    raise UsageProblem(
+        f"An image is uint8 [height, width, 3] in BGR order, the path of a file or an image of Pillow, not {given}."
+    )
 
 
-def _named(looker: Looker, found: Detections) -> FoundObjects:
-    extra = found.extra
+def _named(looker: Looker, found: Detections, image: Image, reader: ImageReader) -> FoundObjects:
+    extra, names = found.extra, tuple(map(looker.name, found.labels.tolist()))
     assert extra is None or isinstance(extra, Restored)  # as `Looker` leaves it
-    return FoundObjects(found.boxes, found.scores, found.labels, tuple(map(looker.name, found.labels.tolist())), extra)
+    drawn = partial(_draw, looker.task, image, reader)
+    return FoundObjects(found.boxes, found.scores, found.labels, names, extra, drawn)
+
+
+def _draw(task: VisionTask, image: Image, reader: ImageReader, found: FoundObjects) -> NDArray[np.uint8]:
+    """Return an image with masks, boxes and labels."""
+    pixels = _pixels(image, reader).copy()
+    for plane, label in zip(() if found.masks is None else found.masks, found.labels.tolist(), strict=False):
+        pixels[plane] = pixels[plane] // 2 + np.array(bgr(label), np.uint8) // 2
+    draw_boxes(pixels, [
+        DrawnBox(task.label_place(one.box, place), f"{one.name} {one.score:.2f}", label, 2 * task.framed)
+        for place, (one, label) in enumerate(zip(found, found.labels.tolist(), strict=True))
+    ])  # fmt: skip
+    return pixels
+
+
+def _encoded(suffix: str, pixels: NDArray[np.uint8]) -> bytes:
+    import cv2
+
+    if not cv2.haveImageWriter(f"picture{suffix}"):
+        raise UsageProblem(f"No picture can be written as {suffix!r}; .jpg and .png can.")
+    return cv2.imencode(suffix, pixels)[1].tobytes()
