@@ -250,6 +250,7 @@ def test_external_data_travels_too(write: Any, tmp_path: Path, coco: Any) -> Non
         {"arguments": ["--data", "a\0b"]},
         {"setup": ["export A=a\0b"]},
         {"setup": ["a\nb"]},
+        {"setup": ["<script>alert(1)</script>"]},
         {"program": ["trtw\n#SBATCH --wrap=x"]},
         {"slurm": {"time": 5400}},
         {"slurm": {"time": "lots"}},

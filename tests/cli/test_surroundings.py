@@ -106,6 +106,13 @@ def test_a_limit_of_images_that_is_no_number(name: str, value: str, monkeypatch:
     assert f"OPENCV_IO_MAX_IMAGE_{name} must be a whole number" in settle_variables()
 
 
+@pytest.mark.parametrize("value", ["²", "٣", "-1", "0", "x", "", "9" * 30])
+@pytest.mark.parametrize("name", ["COLUMNS", "LINES"])
+def test_a_terminal_of_no_size(name: str, value: str, tmp_path: Path) -> None:
+    """Rich took "²" for digits: a command whose work was done ended in a traceback."""
+    assert command("inspect", "shapes-classifier", place=tmp_path, **{name: value}) == (0, "")
+
+
 def test_variables_that_end_opencv_are_not_seen_by_it(coco: CocoSetup, tmp_path: Path) -> None:
     ending = dict.fromkeys(("OPENCV_TRACE", "OPENCV_IO_MAX_IMAGE_PARAMS", "OPENCV_DUMP_ERRORS", "OPENCV_X_Y"), "x")
     words = ("predict", coco.model, coco.images, "--output", tmp_path / "run")

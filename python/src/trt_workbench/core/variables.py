@@ -30,14 +30,18 @@ _OPENCV_NUMBERS = ("OPENCV_IO_MAX_IMAGE_PIXELS", "OPENCV_IO_MAX_IMAGE_WIDTH", "O
 
 
 def settle_variables() -> str:
-    """Remove OpenCV's variables from the environment but for limits of images, and let pydantic look for no plugins.
+    """Remove OpenCV's variables from the environment but for limits of images, and sizes that no terminal has.
 
-    It would read the entry points of every installed package.
+    Rich takes COLUMNS=² for a number. Pydantic is told to look for no plug-ins: it would read the entry points of every
+    installed package.
 
     Returns:
         What is wrong with a limit, as a message; "" where nothing is.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    for name in ("COLUMNS", "LINES"):
+        if not re.fullmatch("[1-9][0-9]{0,4}", os.environ.get(name, "1")):
+            del os.environ[name]
     for name in [name for name in os.environ if name.startswith("OPENCV_") and name not in _OPENCV_NUMBERS]:
         del os.environ[name]
     for name in _OPENCV_NUMBERS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,8 +11,11 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_v
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workers import run_to_end
 from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
+
+_SHELL_S = 60.0
 
 
 def _form(pattern: str, words: str, *kinds: type) -> BeforeValidator:
@@ -200,7 +204,8 @@ def load_run_file(file: Path) -> RunFile:
     """Read and check RUN.yaml; relative paths become relative to its folder.
 
     Raises:
-        UsageProblem: it is absent or no YAML, or a setting is unknown or wrong; the message names the line.
+        UsageProblem: it is absent or no YAML, or a setting is unknown or wrong; the message names the line. Or `setup`
+            is not shell.
     """
     found = load_yaml_settings(RunFile, file, noun="run settings")
     base = file.absolute().parent
@@ -208,4 +213,8 @@ def load_run_file(file: Path) -> RunFile:
     model = found.model if found.is_embedded else str(base / str(found.model))
     if not _PLAIN.fullmatch(str(folder)):
         raise UsageProblem(f"The folder's path holds characters that scripts for schedulers do not take: {folder}")
+    if found.setup and shutil.which("bash"):
+        ended = run_to_end(["bash", "-n", "-c", "\n".join(found.setup)], _SHELL_S)
+        if ended.code:
+            raise UsageProblem(f"The lines of setup are not shell ({' '.join(ended.stderr.split())}): {file}")
     return found.model_copy(update={"folder": folder, "model": model})
