@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from trt_workbench.core.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.core.gpu import driver_report, gpu_at, visible_gpus, why_no_gpu
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.workers import WorkerFailure, WorkerProcess
+from trt_workbench.core.workers import NO_LIMIT_S, WorkerFailure, WorkerProcess
 
 TAKEN, DONE = 1, 2
 """What a journal says of an input: a process has begun with it, and it is done."""
 _ATTEMPTS = 3  # at a shard
 _POLL_S = 0.1
-_NO_LIMIT_S = 1e8
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ class ShardWorkers:
                     raise WorkerFailure("interrupted", signal.SIGINT.name, alive=False)
                 self._running[shard] = worker
             try:
-                worker.ask({**request, "journal": str(journal)}, _NO_LIMIT_S)
+                worker.ask({**request, "journal": str(journal)}, NO_LIMIT_S)
             finally:
                 with self._lock:
                     del self._running[shard]

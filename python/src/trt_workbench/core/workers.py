@@ -33,6 +33,8 @@ TEMPORARY = "trtw-worker-"
 """What the name of a worker's folder of temporary files begins with."""
 STACK = "TRTW_STACK"
 """Variable of a process that runs in a stack (`core/stack.py`): folders for the end of its import path."""
+NO_LIMIT_S = 7 * 24 * 3600.0
+"""What takes as long as its input asks for may take."""
 # As `-m`, which would look for the module before anything could be put on the import path.
 _RUN_MODULE = """import runpy, sys
 del sys.argv[0]

@@ -8,22 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.profiling import NoProfiler, Side
+from trt_workbench.backends.profiling import Side
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.core.directory import RunDirectory, run_directory
 from trt_workbench.core.documents import append_lines
-from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.core.files import require_file
 from trt_workbench.core.settings import with_flags
-from trt_workbench.model.node_names import ModelNodes, read_nodes
-from trt_workbench.model.opened import Model
+from trt_workbench.core.workers import NO_LIMIT_S, WorkerFailure, WorkerProcess
 from trt_workbench.model.sniff import PLAN_SUFFIXES
+from trt_workbench.profile import sources
 from trt_workbench.profile.capture import Capture
 from trt_workbench.profile.document import Kernel, ProfileLine
 from trt_workbench.profile.nsight import NCU, NSYS, find_tool
 from trt_workbench.profile.settings import ProfileRequest
-from trt_workbench.profile.sources import ProfiledSide, earlier_run, kernels_alone, profile_workload
+from trt_workbench.profile.sources import ProfiledSide, earlier_run
 from trt_workbench.profile.workload import Workload
 
 COMMAND = "profile"
@@ -80,12 +80,16 @@ class _Filling:
         """Profile a workload and record its kernels."""
         self._say(f"Profiling {work.path.name} on {work.backend}.")
         folder = self._directory.path / "captures" / side
-        try:
-            found = profile_workload(work, self._nodes(work), side, folder)
-        except NoProfiler:
-            if not self._request.tools:
-                raise
-            found = kernels_alone(work)
+        folder.mkdir(parents=True)
+        request = {"verb": "profiled", "work": work.model_dump(mode="json"), "side": side, "folder": folder}
+        request |= {"model": self._request.model, "kernels": bool(self._request.tools)}
+        with WorkerProcess(folder / "profile.log", sources.__name__) as worker:
+            try:
+                answer = worker.ask(request, NO_LIMIT_S)
+            except WorkerFailure as failure:
+                kind = RuntimeError if failure.alive else DeviceFailure
+                raise failure.error or kind(f"{work.backend} failed: {failure}. File: {work.path}") from failure
+        found = ProfiledSide.model_validate(answer)
         kernels = self._kernels(found, side, folder)
         self.keep(found, side, kernels)
 
@@ -98,12 +102,6 @@ class _Filling:
         """Write the files and move the directory to its place."""
         append_lines(self._directory.path / "records.jsonl", self._records)
         return self._directory.commit("complete", sides=self._sides, seed=self._request.seed)
-
-    def _nodes(self, work: Workload) -> ModelNodes:
-        model = self._request.model or (work.path if work.path.suffix == ".onnx" else None)
-        if model is None:
-            return ModelNodes()
-        return read_nodes(Model.open(model))
 
     def _kernels(self, found: ProfiledSide, side: Side, folder: Path) -> list[Kernel]:
         if not self._request.tools or found.work is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measure.stability import noise_interval
 from trt_workbench.backends.measuring import BRIEFLY
-from trt_workbench.backends.profiling import Operation, ProfiledRuns, Side
-from trt_workbench.backends.registry import get_backend, require_backend
+from trt_workbench.backends.profiling import NoProfiler, Operation, ProfiledRuns
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.core.artefacts import Environment, read_environment, read_run
+from trt_workbench.core.documents import Strict
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.machines import other_machine
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.model.node_names import ModelNodes
-from trt_workbench.model.opened import sha256_of
+from trt_workbench.model.node_names import ModelNodes, read_nodes
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.profile.document import ProfileRun, read_records, with_shares
 from trt_workbench.profile.workload import Workload, feed_for, open_session, random_feed
 
@@ -30,8 +30,7 @@ from trt_workbench.profile.workload import Workload, feed_for, open_session, ran
 _PLAN_KEYS = (RunnerChoice.model_fields.keys() | {"device"}) - {"config", "force", "max_batch"}
 
 
-@dataclass(frozen=True)
-class ProfiledSide:
+class ProfiledSide(Strict):
     """One side of a profile.
 
     Attributes:
@@ -41,37 +40,44 @@ class ProfiledSide:
     """
 
     operations: list[Operation]
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any]
     work: Workload | None = None
 
 
-def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
-    """Profile a workload with the profiler of its runtime.
+def profiled(request: dict[str, Any]) -> dict[str, Any]:
+    """Profile a workload with the profiler of its runtime: what a worker is asked for.
 
     Args:
-        work: what to run.
-        nodes: of the ONNX model.
-        side: of the comparison.
-        folder: for files that a runtime writes.
+        request: the `work`; its `side` of the comparison; the `model` of a plan, None for the work's own; the `folder`
+            for files that a runtime writes; whether `kernels` are recorded, which do for a runtime without a profiler.
+
+    Returns:
+        A ProfiledSide as JSON values.
 
     Raises:
-        NoProfiler: the runtime has no profiler by layer.
-        UsageProblem: the model, engine or inputs cannot be used.
+        UsageProblem: the model, engine or inputs cannot be used, or the runtime has no profiler by layer.
         ComponentMissing: the backend cannot serve here.
         DeviceFailure: the device failed or is out of memory.
     """
-    shapes: dict[str, list[int]] = {}
+    work, shapes = Workload.model_validate(request["work"]), dict[str, list[int]]()
+    model = request["model"] or (work.path if work.path.suffix == ".onnx" else None)
+    nodes = read_nodes(Model.open(Path(model))) if model else ModelNodes()
 
     def feed(specs: Sequence[TensorSpec], engine: LoadedEngine | None = None) -> dict[str, NDArray[Any]]:
         drawn = feed_for(specs, work, engine)
         shapes.update({name: list(array.shape) for name, array in drawn.items()})
         return drawn
 
-    runs = ProfiledRuns(feed, nodes, folder, work.warmup, work.iterations, work.profile)
-    backend = require_backend(work.backend, work.path.suffix)
-    found = backend.profile(work.path, work.session_options(), runs)
+    runs = ProfiledRuns(feed, nodes, Path(request["folder"]), work.warmup, work.iterations, work.profile)
+    try:
+        found = get_backend(work.backend).profile(work.path, work.session_options(), runs)
+    except NoProfiler:
+        if not request["kernels"]:
+            raise
+        note = f"Backend {work.backend} has no layer profiler; only the kernels were recorded."
+        return {"operations": [], "facts": {**_facts(work), "notes": [note]}, "work": request["work"]}
     own, precision_ran = _measured(work) if found.own_ms is None else (found.own_ms, found.provenance["precision_ran"])
-    operations = with_shares([one.model_copy(update={"side": side}) for one in found.operations])
+    operations = with_shares([one.model_copy(update={"side": request["side"]}) for one in found.operations])
     facts = {
         **_facts(work),
         **({} if found.built else {"sha256": sha256_of(work.path)}),
@@ -84,13 +90,8 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
         "notes": list(found.notes),
         **found.facts,
     }
-    return ProfiledSide(operations, facts, work if found.built is None else _of_engine(work, found.built))
-
-
-def kernels_alone(work: Workload) -> ProfiledSide:
-    """Return a profile without layers, for a runtime of which only kernels can be recorded."""
-    note = f"Backend {work.backend} has no layer profiler; only the kernels were recorded."
-    return ProfiledSide([], {**_facts(work), "notes": [note]}, work)
+    again = work if found.built is None else _of_engine(work, found.built)
+    return ProfiledSide(operations=operations, facts=facts, work=again).model_dump(mode="json")
 
 
 def earlier_run(directory: Path) -> ProfiledSide:
@@ -105,7 +106,7 @@ def earlier_run(directory: Path) -> ProfiledSide:
     now = Environment.model_validate(collect_environment(sys.argv))
     differing = other_machine(read_environment(directory), now)
     facts = {**run.sides["target"], "run": str(directory), "other_machine": differing}
-    return ProfiledSide([one.model_copy(update={"side": "against"}) for one in found], facts)
+    return ProfiledSide(operations=[one.model_copy(update={"side": "against"}) for one in found], facts=facts)
 
 
 def _measured(work: Workload) -> tuple[list[float], Any]:

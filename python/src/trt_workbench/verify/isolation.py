@@ -18,7 +18,7 @@ from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.stack import HERE, Stack
 from trt_workbench.core.verification import Verification
-from trt_workbench.core.workers import TIMEOUT, WorkerFailure, Workers
+from trt_workbench.core.workers import NO_LIMIT_S, TIMEOUT, WorkerFailure, Workers
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.verify.engine import PlanRequest
@@ -96,9 +96,6 @@ def request_of(document: dict[str, Any]) -> VerifyRequest:
     return VerifyRequest(**settings, preparation=preparation, sizes_seed=document["sizes_seed"])
 
 
-# A verification at all shapes has no limit of its own.
-_NO_LIMIT_S = 7 * 24 * 3600.0
-
 Note = Callable[[str], None]
 
 
@@ -109,13 +106,13 @@ def verified_apart(request: VerifyRequest, folder: Path, note: Note = lambda _: 
         As `verify`, and Crashed where the process ended.
     """
     with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log", request.stack) as worker:
-        answer = worker.ask({"verb": "target", "request": document_of(request), "folder": folder}, _NO_LIMIT_S)
+        answer = worker.ask({"verb": "target", "request": document_of(request), "folder": folder}, NO_LIMIT_S)
     for text in answer["notes"]:
         note(text)
     return TypeAdapter(Verified).validate_python(answer["found"])
 
 
-def plan_verified_apart(request: PlanRequest, worker: Isolated, timeout_s: float = _NO_LIMIT_S) -> Verification:
+def plan_verified_apart(request: PlanRequest, worker: Isolated, timeout_s: float = NO_LIMIT_S) -> Verification:
     """Verify a plan as `verify_plan` does, in a worker; one that ends it is wrong, and its manifest says so.
 
     Raises:
