@@ -124,6 +124,18 @@ def test_the_size_of_a_sum(
     assert seen == shapes
 
 
+_SHORT = "s = Shape<start = 2>(x) p = Slice(w, zero, s, two) y = Add(x, p)"
+
+
+@pytest.mark.parametrize("nodes", ["p = MaxPool<kernel_shape = [9]>(x) y = Neg(p)", _SHORT], ids=["long", "short"])
+def test_a_model_of_few_or_of_small_sizes_needs_no_word(nodes: str, tmp_path: Path) -> None:
+    """The one refuses a length of 1, the other one more than the 8 that its table has."""
+    weights = {"w": np.ones((1, 3, 8), np.float32), "zero": np.array([0]), "two": np.array([2])}
+    weights = weights if nodes is _SHORT else {}
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[N,3,steps] x) => (float[N,3,out] y) {{ {nodes} }}", weights)
+    assert json_of("sanitize-onnx", path, "-o", tmp_path / "out.onnx")["check"]["input_sets"] == 2
+
+
 def test_a_number_in_a_sum_has_no_size_to_give(sums: Path, tmp_path: Path) -> None:
     said = stderr_of("sanitize-onnx", sums, "-o", tmp_path / "out.onnx", "--size", "1=3")
     held(said)

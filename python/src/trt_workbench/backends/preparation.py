@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
 from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.input_files import parse_json
 from trt_workbench.core.settings import Setting
 
 _IMAGES = "Images"
@@ -67,3 +70,34 @@ class Preparation:
 
 
 AS_THE_MODEL_SAYS = Preparation()
+
+
+def metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return height and width of the images that a model was exported for; None where its metadata does not say.
+
+    Raises:
+        UsageProblem: it says something else.
+    """
+    text = metadata.get("imgsz")
+    if not text:
+        return None
+    value = metadata_literal("imgsz", text)
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(side, int) for side in value):
+        return value[0], value[1]
+    raise UsageProblem(f"The model's metadata `imgsz` is not a size or a pair of height and width: {text[:80]}")
+
+
+def metadata_literal(key: str, text: str) -> Any:
+    """Return a value of a model's metadata. Raises UsageProblem where it is neither JSON nor a literal of Python."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise UsageProblem(
+            f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
+        ) from error

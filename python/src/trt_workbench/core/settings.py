@@ -206,6 +206,8 @@ BuildsOption = Annotated[
     int | None,
     Setting("Build engines this often, each from an empty timing cache, and show the spread.", min=2),
 ]
+FREE_SIZE = 64
+"""Size of a free dimension, other than a batch or an image's side, to which no option and no metadata gives one."""
 Shapes = Annotated[
     Mapping[str, tuple[int, ...]],
     Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),

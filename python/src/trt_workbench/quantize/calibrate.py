@@ -18,6 +18,7 @@ from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
+from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.low_precision.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.model.low_precision.groups import Shapes, tensor_elements
 from trt_workbench.model.low_precision.input_statistics import Gatherer, gather
@@ -27,7 +28,7 @@ from trt_workbench.model.low_precision.qdq import ranged_tensors
 from trt_workbench.model.low_precision.ranges import Histogram
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.sanitize import save_model
-from trt_workbench.quantize.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
+from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.quantize.settings import CalibrationSettings
 
 
@@ -181,7 +182,7 @@ def _refused(batch: Batch, data: CalibrationData) -> str:
     """Say on what the model does not run, and what to do about it."""
     if data.random:
         return (
-            f"The model does not run on noise with free dimensions of {RANDOM_SIZE}; pass samples that it runs on "
+            f"The model does not run on noise with free dimensions of {FREE_SIZE}; pass samples that it runs on "
             "(--calibration FILES)."
         )
     return f"The model does not run on the calibration sample {', '.join(batch.names)}; pass others with --calibration."

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.backends.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.backends.measure.inputs import random_inputs, usual_shapes
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
 from trt_workbench.core.array_files import count_rows
@@ -36,7 +36,6 @@ Half = Literal[0, 1]
 HALVES: tuple[Half, Half] = (0, 1)
 # Of noise: more samples add no information.
 _RANDOM_SAMPLES = 16
-RANDOM_SIZE = 64  # of a free dimension that is not the batch
 _TEXT = (".txt",)
 # What a dimension is called that is the batch.
 _LETTERS = ("N", "n", "B", "b", "bs")
@@ -367,10 +366,8 @@ def _spread(count: int, most: int) -> list[int]:
 def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
     """Return noise: in the range of pixels as inference feeds them where the model is a detector."""
     transform = _transform(model, settings)
-    specs = [TensorSpec.of(one) for one in inputs]
-    symbols = {one.name: one.shape or () for one in inputs}
-    asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
-    shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=RANDOM_SIZE)
+    asked = {inputs[0].name: (1, *transform.shape)} if transform and len(inputs) == 1 else None
+    specs, shapes = usual_shapes(model, asked=asked)
     if scalars := [name for name, shape in shapes.items() if not shape]:
         raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model.path}")
     if asked and transform:

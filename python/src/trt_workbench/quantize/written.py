@@ -10,8 +10,7 @@ from typing import Any
 import onnx
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.measure.inputs import complete_shapes, dimension_symbols, random_inputs, with_limits
+from trt_workbench.backends.measure.inputs import random_inputs, usual_shapes
 from trt_workbench.backends.overflow import explained
 from trt_workbench.backends.registry import REFERENCE, load_reference, require_backend
 from trt_workbench.core.compare import difference
@@ -19,13 +18,14 @@ from trt_workbench.core.elements import is_finite
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import read
+from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import random_operators
 from trt_workbench.model.walking import all_nodes
 
 Arrays = Mapping[str, NDArray[Any]]
-# Of every dimension without a size: of sequences, and of images.
-_SIZES = (2, 64)
+# Of free dimensions of a model that does not take the usual size.
+_SHORT = 2
 _BELOW = 2
 # Relative L2 of an output that has lost what the model says, such as zeros; and what the user should know.
 _LOST, _NOTED = 0.9, 0.1
@@ -124,11 +124,9 @@ def _runnable(before: Model, run: Any, seed: int) -> tuple[Arrays | None, str]:
 
 
 def _drawn(before: Model, seed: int) -> Iterator[Arrays | str]:
-    tensors = before.facts.inputs
-    specs = with_limits([TensorSpec.of(tensor) for tensor in tensors], tensors)
-    for size in _SIZES:
+    for size in (FREE_SIZE, _SHORT):
         try:
-            shapes = complete_shapes(specs, dimension_symbols(tensors), {}, "", batch=2, default=size)
+            specs, shapes = usual_shapes(before, batch=2, size=size)
             yield random_inputs(specs, shapes, seed, below=_BELOW)
         except UsageProblem as problem:
             yield str(problem)

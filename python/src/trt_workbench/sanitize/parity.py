@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.measure.inputs import complete_shapes, random_inputs, sum_parts
+from trt_workbench.backends.measure.inputs import random_inputs, sum_parts, usual_shapes
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean, reason_of
 from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.constants import constants
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import STANDARD
@@ -103,8 +103,8 @@ def _is_number(model: Model, name: str) -> bool:
 if TYPE_CHECKING:
     import onnx
 
-# Of every symbolic dimension that has no size of its own: one set of inputs each.
-_SIZES = (1, 2)
+# Of free dimensions, one set of inputs each: the usual size, and small ones for a model that does not take it.
+_SIZES = ((FREE_SIZE, FREE_SIZE // 2), (1, 2))
 # Token ids and indices have to be small to be valid: BERT has two types of tokens.
 _INTEGERS = 2
 
@@ -156,27 +156,30 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
     parts = {part for symbol in symbols for part in sum_parts(symbol) if not part.isdecimal()}
     _check_names("dimension of an input", request.sizes, {*symbols, *parts})
     _check_names("input", request.shapes, {tensor.name for tensor in tensors})
-    specs, names = [], {}
     for tensor in tensors:
-        names[tensor.name] = tensor.shape or request.shapes.get(tensor.name, ())
         if tensor.shape is None and tensor.name not in request.shapes:
             raise UsageProblem(f"The rank of input {tensor.name} is unknown; pass --shape {tensor.name}:1x3x64x64.")
-        dims = tuple(dim if isinstance(dim, int) else None for dim in names[tensor.name])
-        specs.append(TensorSpec(tensor.name, tensor.dtype, dims, tensor.below))
-    inputs = []
-    for number, size in enumerate(_SIZES):
-        sizes = {**{symbol: size for symbol in symbols if sum_parts(symbol) == [symbol]}, **request.sizes}
-        shapes = complete_shapes(specs, names, sizes, "", asked=request.shapes, batch=None, default=size)
-        inputs.append(random_inputs(specs, shapes, request.seed + number, below=_INTEGERS, hint="use --no-check"))
-    for arrays in far_inputs(before, inputs[-1], request.seed):
-        # numbers that the model itself refuses are sizes or indices after all
-        with contextlib.suppress(UsageProblem):
-            run(before.path, arrays)
-            inputs.append(arrays)
     with scratch_folder() as folder:
         path = Path(folder) / "after.onnx"
         save_model(after, path)
-        return compare(before.path, path, run, inputs, rtol=request.rtol, atol=request.atol)
+        refused = None
+        for sizes in _SIZES:
+            inputs = []
+            for batch, size in enumerate(sizes, 1):
+                specs, shapes = usual_shapes(before, batch=batch, size=size, sizes=request.sizes, asked=request.shapes)
+                drawn = random_inputs(specs, shapes, request.seed + batch, below=_INTEGERS, hint="use --no-check")
+                inputs.append(drawn)
+            for arrays in far_inputs(before, inputs[-1], request.seed):
+                # numbers that the model itself refuses are sizes or indices after all
+                with contextlib.suppress(UsageProblem):
+                    run(before.path, arrays)
+                    inputs.append(arrays)
+            try:
+                return compare(before.path, path, run, inputs, rtol=request.rtol, atol=request.atol)
+            except UsageProblem as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
 
 
 def sanitize_checked(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.measure.inputs import Kind, complete_shapes, dimension_symbols, random_inputs, with_limits
+from trt_workbench.backends.measure.inputs import Kind, random_inputs, usual_shapes
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.compare import difference, typical_error
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
@@ -29,7 +29,6 @@ from trt_workbench.verify import Unverified, own_model
 
 _VERSION = re.compile(r"\d+(\.\d+)*")
 _DEFAULT_BATCH = 16
-_SIDE = 64  # of dimensions that nothing says
 # What single rows hold, and which of them are put together: outputs that collect what is found show it by other rows.
 _ROWS: tuple[Kind, ...] = ("random", "zeros", "signed", "large")
 _PAIRS = ((0, 1), (1, 2), (2, 3), (3, 0))
@@ -215,8 +214,7 @@ def _mixed_output(model: Model) -> str:
         ComponentMissing: ONNX Runtime is absent.
     """
     refuse_random(model, "run", "nothing can be compared")
-    specs = with_limits(tuple(map(TensorSpec.of, model.facts.inputs)), model.facts.inputs)
-    shapes = complete_shapes(specs, dimension_symbols(model.facts.inputs), {}, "", batch=1, default=_SIDE)
+    specs, shapes = usual_shapes(model)
     rows = [random_inputs(specs, shapes, seed, kind) for seed, kind in enumerate(_ROWS)]
     with load_reference(model.path) as session:
         alone = [session.run(one) for one in rows]

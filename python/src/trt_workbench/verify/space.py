@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import sum_parts, symbol_size
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.core.verification import Shapes
 from trt_workbench.verify.settings import Range
 
@@ -33,7 +34,7 @@ _DRAWN_BATCHES = 3
 _MOST_CORNERS = 8
 # Where nothing says how large a dynamic dimension may be.
 DEFAULT_BATCH = (1, 4, 16)
-DEFAULT_DIM = (1, 16, 64)
+DEFAULT_DIM = (1, 16, FREE_SIZE)
 
 
 @dataclass(frozen=True)

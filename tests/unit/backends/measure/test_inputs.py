@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,12 +23,14 @@ from trt_workbench.backends.measure.inputs import (
     onnx_inputs,
     random_image,
     random_inputs,
+    usual_shapes,
     whole_numbers,
     with_image_size,
 )
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.options import session_options
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 TOKENS = (TensorSpec("input_ids", "int64", (None, None)), TensorSpec("attention_mask", "int64", (None, None)))
 SYMBOLS = {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "sequence")}
@@ -50,6 +53,39 @@ def test_named_dimensions_and_batch() -> None:
         input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16, "length": 3})
     with refused(UsageProblem):
         input_shapes([TensorSpec("x", "float32", (1, 3))], {}, 4, {})
+
+
+USUAL = {
+    "float[N,3,H,W] x": (2, 3, 96, 160),  # imgsz
+    "float[N,H,W,4] x": (2, 96, 160, 4),
+    "float[N,3,H,32] x": (2, 3, 96, 32),
+    "float[N,steps,8] x": (2, 64, 8),
+    "float[3,steps] x": (3, 64),
+    "float[N,8,past] x, int64[N] lengths": (2, 8, 64),
+    "int64[steps] at, float[N,steps,4] x": (2, 64, 4),
+}
+
+
+@pytest.mark.parametrize(("inputs", "shape"), USUAL.items())
+def test_what_nobody_gives_a_size_has_the_usual_one(inputs: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", f"g ({inputs}) => (float[] y) {{ y = Neg(x) }}")
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {"imgsz": "[96, 160]"})
+    onnx.save(model, path)
+    found = usual_shapes(Model.open(path), batch=2)[1]
+    assert found.pop("x") == shape
+    assert set(found.values()) <= {(2,), (64,)}
+    assert found.get("at", (64,)) == (64,)
+    assert usual_shapes(Model.open(path), batch=2, asked={"x": (5,) * len(shape)})[1]["x"] == (5,) * len(shape)
+
+
+def test_a_sum_follows_its_parts(tmp_path: Path) -> None:
+    text = "g (float[N,past] x, float[N,past_and_now] z) => (float[N,past] y) { y = Neg(x) }"
+    model = onnx.load(write_onnx(tmp_path / "m.onnx", text))
+    model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "past + 1"
+    onnx.save(model, tmp_path / "m.onnx")
+    assert usual_shapes(Model.open(tmp_path / "m.onnx"))[1] == {"x": (1, 64), "z": (1, 65)}
+    assert usual_shapes(Model.open(tmp_path / "m.onnx"), sizes={"past": 3})[1] == {"x": (1, 3), "z": (1, 4)}
 
 
 @given(

@@ -6,20 +6,24 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import metadata_size
 from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.memory import require_room
+from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.engine.loading import LoadedEngine
 
 if TYPE_CHECKING:
     from trt_workbench.model.facts import ModelTensor
+    from trt_workbench.model.opened import Model
 
 Symbols = Mapping[str, Sequence[int | str | None]]
 Arrays = dict[str, NDArray[Any]]
@@ -87,8 +91,7 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
         return found
     images = {name: shape for name, shape in shapes.items() if len(shape) == _IMAGE_RANK}
     for name, shape in images.items():
-        first = 1 if shape[-1] in _CHANNELS else 2
-        for axis, size in enumerate(imgsz, first):
+        for axis, size in enumerate(imgsz, _first_side(shape)):
             if not isinstance(shape[axis], int):
                 found[f"{name}.{axis}"] = size
             elif shape[axis] != size:
@@ -96,6 +99,11 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
     if not images:
         raise UsageProblem("imgsz is for models with image inputs (four dimensions); this model has none.")
     return found
+
+
+def _first_side(shape: Sequence[int | str | None]) -> int:
+    """Return the axis of an image's height; one behind the last where the shape is no image's."""
+    return len(shape) if len(shape) != _IMAGE_RANK else 1 if shape[-1] in _CHANNELS else 2
 
 
 def sum_parts(symbol: str) -> list[str]:
@@ -155,6 +163,39 @@ def complete_shapes(
                 raise UsageProblem(f"The size of dimension {names[axis]} of input {spec} is unknown; {fix}.")
         shapes[spec.name] = tuple(dim for dim in shape if dim is not None)
     return shapes
+
+
+def usual_shapes(
+    model: Model,
+    *,
+    batch: int = 1,
+    size: int = FREE_SIZE,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    asked: Mapping[str, tuple[int, ...]] | None = None,
+) -> tuple[list[TensorSpec], dict[str, tuple[int, ...]]]:
+    """Return the inputs of a model and the shapes that they are drawn in where nobody says others.
+
+    Images have the size that the metadata says (`imgsz`), the first dimension is the batch, every other one has `size`.
+
+    Args:
+        model: the model.
+        batch: of the first dimension.
+        size: of all others that are free.
+        sizes: by symbol or `input.axis`, and
+        asked: whole shapes by input, which count more.
+
+    Raises:
+        UsageProblem: as `complete_shapes`, or the metadata cannot be read.
+    """
+    specs, symbols = [TensorSpec.of(one) for one in model.facts.inputs], dimension_symbols(model.facts.inputs)
+    sides = dict(enumerate(metadata_size(model.facts.metadata) or ()))
+    places = [(axis, spec, symbol) for spec in specs for axis, symbol in enumerate(symbols[spec.name])]
+    usual = {
+        str(symbol or f"{spec.name}.{axis}"): sides.get(axis - _first_side(spec.shape), size) if axis else batch
+        for axis, spec, symbol in sorted(places, key=lambda place: place[0])  # what is not first anywhere is no batch
+        if len(sum_parts(str(symbol))) == 1
+    }
+    return specs, complete_shapes(specs, symbols, {**usual, **sizes}, "", asked=asked, batch=batch, default=size)
 
 
 def input_shapes(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import onnx
 
 from trt_workbench.core.precision import DEPTHWISE, FEW_CHANNELS, HEAD
+from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.index import GraphIndex, TensorFacts
 from trt_workbench.model.low_precision.bodies import bodies
 from trt_workbench.model.proto import STANDARD, Shape, integer
@@ -20,8 +21,6 @@ from trt_workbench.model.weights import weight_bytes, without_weights
 
 Shapes = Mapping[str, tuple[int, ...]]
 ATTENTION = "attention"
-# Of a dynamic dimension other than the first, where arithmetic is counted.
-_SIZE = 64
 _FEW = 16
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators that can be in low precision: they multiply their first input by the second."""
@@ -146,7 +145,7 @@ def _outsider(node: onnx.NodeProto, index: GraphIndex, computed: set[str]) -> Ou
     if node.op_type not in WEIGHTED:
         return None
     shape = index.facts(node.input[1]).shape or ()
-    dims = tuple(dim if isinstance(dim, int) else _SIZE for dim in shape)
+    dims = tuple(dim if isinstance(dim, int) else FREE_SIZE for dim in shape)
     macs = _macs(node, index, dims) if len(dims) > 1 else _elements(index, node.output[0])
     reason = "its weights are computed" if node.input[0] in computed else "its constant comes first"
     return Outsider(macs, elements(node.input[:2]), reason)
@@ -211,7 +210,7 @@ def _groups(index: GraphIndex, computed: set[str]) -> Iterator[PrecisionGroup]:
             )
         elif second in computed and node.op_type in ("MatMul", "Gemm"):
             inner = (index.facts(first).shape or (0,))[-1]
-            macs = _elements(index, node.output[0]) * (inner if isinstance(inner, int) else _SIZE)
+            macs = _elements(index, node.output[0]) * (inner if isinstance(inner, int) else FREE_SIZE)
             yield PrecisionGroup(node.name, (node.name,), ATTENTION, macs, 0, tuple(dict.fromkeys((first, second))))
 
 
@@ -261,7 +260,7 @@ def _elements(index: GraphIndex, name: str) -> int:
 
 
 def _product(shape: Shape) -> int:
-    return math.prod(dim if isinstance(dim, int) else _SIZE if axis else 1 for axis, dim in enumerate(shape))
+    return math.prod(dim if isinstance(dim, int) else FREE_SIZE if axis else 1 for axis, dim in enumerate(shape))
 
 
 def _computed(model: onnx.ModelProto) -> set[str]:
@@ -311,7 +310,7 @@ def _sized(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, Te
     for value in light.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                dim.dim_value = known[value.name][axis] if value.name in known else _SIZE if axis else 1
+                dim.dim_value = known[value.name][axis] if value.name in known else FREE_SIZE if axis else 1
     inputs = {value.name for value in light.graph.input}
     light.graph.value_info.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.preparation import Preparation
+from trt_workbench.backends.preparation import Preparation, metadata_literal, metadata_size
 from trt_workbench.core.errors import UsageProblem, is_text
-from trt_workbench.core.input_files import parse_json
 from trt_workbench.vision.families.base import DetectorFacts
 from trt_workbench.vision.preparation import with_metadata
 from trt_workbench.vision.tasks.names import TaskName
@@ -58,7 +56,7 @@ def read_facts(
     dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
     exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
     return DetectorFacts(
-        input_size=_resolve_size(dims, _metadata_size(metadata), said.imgsz),
+        input_size=_resolve_size(dims, metadata_size(metadata), said.imgsz),
         fixed_size=None not in dims,
         layout=layout,
         dtype=cast("Literal['float32', 'float16', 'uint8']", spec.dtype),
@@ -85,7 +83,7 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     text = metadata.get("names")
     if not text:
         return None
-    value = _literal("names", text)
+    value = metadata_literal("names", text)
     found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     if not all(is_text(str(name)) for name in found):
         raise UsageProblem(f"The model's metadata `names` contains unprintable characters: {text[:80]}")
@@ -120,7 +118,7 @@ def _task(metadata: Mapping[str, str]) -> TaskName | None:
 def _keypoints(metadata: Mapping[str, str]) -> tuple[int, int] | None:
     if not (text := metadata.get("kpt_shape")):
         return None
-    value = _literal("kpt_shape", text)
+    value = metadata_literal("kpt_shape", text)
     match value:
         case [int(count), 2 | 3 as values] if count > 0:
             return count, values
@@ -130,7 +128,7 @@ def _keypoints(metadata: Mapping[str, str]) -> tuple[int, int] | None:
 def _crop(metadata: Mapping[str, str]) -> float | None:
     if not (text := metadata.get("crop_pct")):
         return None
-    value = _literal("crop_pct", text)
+    value = metadata_literal("crop_pct", text)
     if isinstance(value, int | float) and 0.1 <= value <= 1:
         return float(value)
     raise UsageProblem(f"The model's metadata `crop_pct` is not a share from 0.1 to 1: {text[:80]}")
@@ -139,7 +137,7 @@ def _crop(metadata: Mapping[str, str]) -> float | None:
 def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
     """Whether boxes come without need of suppression: `end2end`, or a suppression exported with the model (`args`)."""
     try:
-        arguments = _literal("args", metadata.get("args") or "{}")
+        arguments = metadata_literal("args", metadata.get("args") or "{}")
     except UsageProblem:  # another tool's key of the same name
         arguments = {}
     if isinstance(arguments, dict) and arguments.get("nms") is True:
@@ -167,18 +165,6 @@ def _are_sizes(inputs: Sequence[TensorSpec]) -> bool:
     return [(one.name, one.dtype in ("int64", "int32"), one.shape[1:]) for one in inputs] == [(SIZES, True, (2,))]
 
 
-def _metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:
-    text = metadata.get("imgsz")
-    if not text:
-        return None
-    value = _literal("imgsz", text)
-    if isinstance(value, int):
-        return value, value
-    if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(side, int) for side in value):
-        return value[0], value[1]
-    raise UsageProblem(f"The model's metadata `imgsz` is not a size or a pair of height and width: {text[:80]}")
-
-
 def _resolve_size(
     dims: Sequence[int | None], recorded: tuple[int, int] | None, asked: tuple[int, int] | None
 ) -> tuple[int, int]:
@@ -197,16 +183,3 @@ def _resolve_size(
     if not height or not width:
         raise UsageProblem("The model takes images of any size and its metadata has no imgsz; pass --imgsz.")
     return height, width
-
-
-def _literal(key: str, text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError:
-        pass
-    try:
-        return ast.literal_eval(text)
-    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise UsageProblem(
-            f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
-        ) from error
