@@ -110,3 +110,26 @@ def test_shapes_between_those_tried_are_covered_where_none_was_left_out(
         tensorrt_version="", workbench_version="", verified_at="",
     )  # fmt: skip
     assert found.covers({"x": shape}) is covered
+
+
+def test_the_time_that_is_left_is_said_from_the_second_shape_on(
+    model: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_case = running._Run.case
+
+    def slow(self: running._Run, call: Call) -> dict[str, object]:
+        clock.now += 5.0 * (call.case.batch or 1)
+        return run_case(self, call)
+
+    monkeypatch.setattr(running._Run, "case", slow)
+    monkeypatch.setattr(running.time, "monotonic", clock)
+    said: list[str] = []
+    request = VerifyRequest(target=model, backend="faulty", ranges={"N": Range(1, 4, 8)}, quick=True)
+    verify(request, tmp_path, step=said.append)
+    assert said == [
+        "N=1 (1 of 4 shapes)",
+        "N=2 (2 of 4 shapes, about 65 s left)",
+        "N=3 (3 of 4 shapes, about 55 s left)",
+        "N=8 (4 of 4 shapes, about 40 s left)",
+        "other ways to run it",
+    ]

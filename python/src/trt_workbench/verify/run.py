@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
 from trt_workbench.core.errors import (
@@ -94,13 +96,16 @@ def try_cases(
         try:
             run = _Run(request, opened, yardstick, folder)
             left, own = 0, range(len(todo)) if block is None else block
+            sizes, began = [call.case.size for call in todo], time.monotonic()
             run.lead_in(todo[: own.start] if own else ())
             for place in own:
                 call = todo[place]
                 if run.crashed or (budget and (run.failures or not budget.begin(call.case))):
                     left += 1
                     continue
-                step(call.case.label)
+                pace = (time.monotonic() - began) / max(1, sum(sizes[own.start : place]))
+                rest = f", about {pace * sum(sizes[place : own.stop]):.0f} s left" if place > own.start else ""
+                step(f"{call.case.label} ({place + 1 - own.start} of {counted(len(own), 'shape')}{rest})")
                 if yardstick and place % BLOCK == 0 and not budget:
                     yardstick.restart()
                 run.case(call)

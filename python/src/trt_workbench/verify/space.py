@@ -69,6 +69,11 @@ class Case:
         return arrays
 
     @property
+    def size(self) -> int:
+        """Return the number of elements of all inputs, at least 1."""
+        return max(1, sum(math.prod(shape) for shape in self.shapes.values()))
+
+    @property
     def label(self) -> str:
         """Return the sizes for display, such as `batch=2 sequence=17`."""
         sizes = self.name or " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
@@ -354,11 +359,10 @@ class Budget:
 
     def begin(self, case: Case) -> bool:
         """Whether a case may be tried now; if so, `end` has to follow."""
-        size = sum(int(np.prod(shape, dtype=np.int64)) for shape in case.shapes.values())
         now = self._clock()
-        if self._pace is not None and not self._is_needed(case) and now + self._pace * size > self._end:
+        if self._pace is not None and not self._is_needed(case) and now + self._pace * case.size > self._end:
             return False
-        self._begun = now, max(size, 1)
+        self._begun = now, case.size
         return True
 
     def end(self) -> None:
