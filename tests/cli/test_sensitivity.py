@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,11 @@ from tests.onnx_text import write_onnx
 from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize.data import calibration_data
+from trt_workbench.quantize.document import Sensitivity
+from trt_workbench.quantize.sensitivity_report import _next, brings
+from trt_workbench.quantize.settings import CalibrationSettings
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -41,6 +48,52 @@ def test_a_table_a_document_and_a_page(tmp_path: Path, words: list[Any]) -> None
     (tmp_path / "run" / "report.html").unlink()
     assert trtw("report", tmp_path / "run").exit_code == 0
     assert (tmp_path / "run" / "report.html").read_text() == page
+
+
+CHAIN = """g (float[n,4,8,8] x) => (float[n,4,8,8] y) {
+  [first] a = Conv<pads = [1,1,1,1]>(x, w) r = Relu(a)
+  [inner] b = Conv<pads = [1,1,1,1]>(r, w) s = Mul(b, wide)
+  [middle] c = Conv(s, v) t = Relu(c)
+  [last] y = Conv<pads = [1,1,1,1]>(t, w) }"""
+ONE = """g (float[n,4,8,8] x) => (float[n,4,8,8] y) {
+  [first] a = Conv<pads = [1,1,1,1]>(x, w) r = Mul(a, wide) s = Relu(r) [last] y = Conv(s, v) }"""
+
+
+@pytest.mark.parametrize("text", [CHAIN, ONE], ids=["three groups are free", "one group is free"])
+def test_the_proposed_command_is_taken_and_brings_what_is_said(text: str, tmp_path: Path) -> None:
+    """quantize keeps the last anyway, and refuses to keep all: then there is no command."""
+    wide = np.array([1000, 1, 1, 1], np.float32).reshape(1, 4, 1, 1)
+    draw = np.random.default_rng(0).normal
+    weights = {"w": draw(size=(4, 4, 3, 3)).astype("f4"), "v": draw(size=(4, 4, 1, 1)).astype("f4"), "wide": wide}
+    model = write_onnx(tmp_path / "m.onnx", text, weights)
+    asked = [model, "--calibration", "random", "--seed", 3]
+    result = trtw("sensitivity", *asked, "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    found = Sensitivity.model_validate_json((tmp_path / "run" / "sensitivity.json").read_text())
+    assert [group.name for group in found.groups if group.kept] == ["last"] == [found.groups[-1].name]
+    words = _next(found, ["trtw", "sensitivity", *map(str, asked)])
+    if text is ONE:
+        assert (words, found.advised) == ("", [])
+        return
+    assert f"{brings(found)}" in result.stdout
+    made = {}
+    for name, typed in {"advised": words, "plain": " ".join(["trtw", "quantize", *map(str, asked)])}.items():
+        output = tmp_path / f"{name}.onnx"
+        answer = trtw(*shlex.split(typed)[1:], "--to", "int8", "--output", output)
+        assert answer.exit_code == 0, answer.output
+        made[name] = output
+    noise = {name: _noise_of(model, path) for name, path in made.items()}
+    assert found.plain == pytest.approx(noise["plain"], rel=1e-3)
+    assert found.kept == pytest.approx(noise["advised"], rel=1e-3)
+    assert noise["advised"] < 0.5 * noise["plain"]
+
+
+def _noise_of(model: Path, made: Path) -> float:
+    data = calibration_data(Model.open(model), CalibrationSettings(calibration="random", seed=3))
+    inputs = {"x": np.stack([one["x"] for one in islice(data.read(), 4)])}
+    with OrtCpuBackend().load(model) as before, OrtCpuBackend().load(made) as after:
+        want, got = (one.run(inputs)["y"].astype(float) for one in (before, after))
+    return float(((got - want) ** 2).sum() / (want**2).sum())
 
 
 def test_json_alone_and_noise_is_said(tmp_path: Path, words: list[Any]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.quantize.planted import PLANTED
 
 from trt_workbench.quantize.document import GroupLoss, Sensitivity
-from trt_workbench.quantize.sensitivity_report import _brings, _next, answer
+from trt_workbench.quantize.sensitivity_report import _next, answer, brings
 from trt_workbench.report.commands import again
 
 
@@ -23,26 +23,23 @@ def test_options_are_left_out_with_their_values(words: str, expected: str) -> No
     assert again(shlex.split(words), ("--backends",)) == expected
 
 
-def test_the_command_after_sensitivity_keeps_what_causes_half_of_the_noise() -> None:
-    noise = {"first": 0.4, PLANTED: 0.3, "third": 0.1}
+def test_the_command_after_sensitivity_keeps_what_was_found_to_be_worth_it() -> None:
     groups = [
-        GroupLoss(name=name, op_type="Conv", macs_share=0.1, weights_share=0.1, noise=one, sqnr_db=1.0)
-        for name, one in noise.items()
+        GroupLoss(name=name, op_type="Conv", macs_share=0.1, weights_share=0.1, noise=0.3, sqnr_db=1.0, kept=kept)
+        for name, kept in (("first", ""), (PLANTED, ""), ("third", "last layer"))
     ]
     found = Sensitivity(
         model="m.onnx", model_sha256="0", to="int8", method="mse", calibrated=True, data_sha256="0", samples=4, seed=0,
-        tensors=["y"], noise=0.8, sqnr_db=1.0, groups=groups[:2],
+        tensors=["y"], noise=0.8, sqnr_db=1.0, groups=groups, plain=0.1, advised=[PLANTED], kept=0.01,
     )  # fmt: skip
     words = shlex.split("trtw sensitivity m.onnx --calibration d --score cosine --worst 3 --output o")
-    assert _next(found, words) == "trtw quantize m.onnx --calibration d --to int8 --keep first"
-    groups[0] = groups[0].model_copy(update={"noise": 0.31})
-    more = found.model_copy(update={"groups": groups})
-    assert _next(more, words).endswith(f"--keep first --keep {shlex.quote(PLANTED)}")
+    assert _next(found, words) == f"trtw quantize m.onnx --calibration d --to int8 --keep {shlex.quote(PLANTED)}"
     assert _next(found, ["pytest"]) == ""
-    anyway = [groups[0].model_copy(update={"kept": "last layer"}), *groups[1:]]
-    changes = more.model_copy(update={"groups": anyway})
-    assert _next(changes, words).endswith(f"--to int8 --keep {shlex.quote(PLANTED)}")
-    assert _brings(changes).startswith("It keeps 1 more group in fp32: 75 % of the noise that quantize leaves, 10 % of")
-    assert "1 group with 44 % of it stay in fp32 anyway: quantize keeps last layer." in answer(changes).said
-    nothing = more.model_copy(update={"groups": [one.model_copy(update={"kept": "first layer"}) for one in groups]})
+    assert brings(found) == (
+        "As quantize makes it: 10.0 dB; with 1 more group in fp32 (10 % of the arithmetic): 20.0 dB."
+    )
+    assert "1 other group stays in fp32 anyway: quantize keeps last layer." in answer(found).said
+    assert "One group causes 50 % of the noise of int8, with 10 % of the arithmetic." in answer(found).said
+    nothing = found.model_copy(update={"advised": [], "kept": 0.1})
     assert _next(nothing, words) == ""
+    assert brings(nothing) == "As quantize makes it: 10.0 dB; keeping its noisiest groups in fp32 is no gain."

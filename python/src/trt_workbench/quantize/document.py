@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
@@ -141,6 +143,17 @@ class GroupLoss(Strict):
     kept: str = ""
 
 
+def decibels(noise: float) -> float | None:
+    """Return a ratio of noise to signal as SQNR in dB; None where there is no noise."""
+    return -10 * math.log10(noise) if noise > 0 else None
+
+
+def noisiest(groups: Sequence[GroupLoss]) -> Sequence[GroupLoss]:
+    """Return the fewest groups that cause half of the noise of all; they are in the order of theirs."""
+    noise = list(accumulate(group.noise for group in groups))
+    return groups[: 1 + next((place for place, sum_ in enumerate(noise) if sum_ >= noise[-1] / 2 > 0), -1)]
+
+
 class Sensitivity(Strict):
     """The document `sensitivity.json`.
 
@@ -156,7 +169,10 @@ class Sensitivity(Strict):
         tensors: where the noise was measured: what makes the outputs, or the outputs.
         noise: with every group in the format.
         sqnr_db: the same as -10 log10.
-        groups: the noisiest first.
+        groups: the noisiest first; those that `quantize` leaves in fp32 anyway come last.
+        plain: with every group in the format that `quantize` puts into it with the same options.
+        advised: the fewest of these that cause half of their noise; none where keeping them in fp32 is no gain.
+        kept: noise with these in fp32, too.
         left_out: groups that were not tried, with the reason.
         figure: name of the score; None where nothing was scored.
         scored: how many samples were scored.
@@ -177,11 +193,19 @@ class Sensitivity(Strict):
     noise: NonNegativeFloat
     sqnr_db: FiniteFloat | None
     groups: list[GroupLoss]
+    plain: NonNegativeFloat | None = None
+    advised: list[str] = []
+    kept: NonNegativeFloat | None = None
     left_out: dict[str, str] = {}
     figure: str | None = None
     scored: NonNegativeInt = 0
     baseline: FiniteFloat | None = None
     wall_s: NonNegativeFloat = 0.0
+
+    @property
+    def free(self) -> list[GroupLoss]:
+        """The groups that `quantize` puts into the format."""
+        return [group for group in self.groups if not group.kept]
 
 
 class SearchTrial(Strict):

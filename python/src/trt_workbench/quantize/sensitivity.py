@@ -7,7 +7,6 @@ alone would show a group only as far as the noise of all others lets it be seen.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +40,7 @@ from trt_workbench.quantize.candidates import (
     weight_elements,
 )
 from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
-from trt_workbench.quantize.document import GroupLoss, Sensitivity
+from trt_workbench.quantize.document import GroupLoss, Sensitivity, decibels, noisiest
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 Progress = Callable[[int, int], None]
@@ -141,6 +140,14 @@ def measure_sensitivity(
             found.append(loss.model_copy(update={"kept": anyway.get(group.name, "")}))
             if on_progress:
                 on_progress(number + 1, len(free))
+        found.sort(key=lambda one: (bool(one.kept), -one.noise))
+        made = [group for group in free if group.name not in anyway]
+        plain = noise(made)[0] if made else None
+        advised = [one.name for one in noisiest([one for one in found if not one.kept])]
+        rest = [group for group in made if group.name not in advised]
+        kept = noise(rest)[0] if rest and advised else None  # quantize refuses to leave every group alone
+        if plain is None or kept is None or kept >= plain:
+            advised = []
     return Sensitivity(
         model=str(model.path),
         model_sha256=model.sha256,
@@ -153,15 +160,13 @@ def measure_sensitivity(
         tensors=list(tensors),
         noise=whole,
         sqnr_db=decibels(whole),
-        groups=sorted(found, key=lambda one: -one.noise),
+        groups=found,
+        plain=plain,
+        advised=advised,
+        kept=kept,
         left_out=left_out,
         wall_s=time.monotonic() - began,
     )
-
-
-def decibels(noise: float) -> float | None:
-    """Return a ratio of noise to signal as SQNR in dB; None where there is no noise."""
-    return -10 * math.log10(noise) if noise > 0 else None
 
 
 def _loss(group: PrecisionGroup, noise: float, macs: int, weights: int) -> GroupLoss:

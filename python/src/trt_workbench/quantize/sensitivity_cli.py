@@ -80,19 +80,24 @@ def _show(found: Sensitivity, directory: Path) -> None:
     from rich.table import Table
 
     from trt_workbench.core.counts import counted
+    from trt_workbench.quantize.sensitivity_report import brings
 
     console = stdout_console(quiet=False)
     figures = (found.figure, "loss", "95 %") if found.figure else ()
     table = Table("group", "operator", "dB", "noise", "MACs", *figures)
-    total = sum(group.noise for group in found.groups) or 1.0
+    total = sum(group.noise for group in found.free) or 1.0
     for group in found.groups[:_SHOWN]:
         table.add_row(*_cells(group, total, scored=bool(figures)))
     console.print(table)
     if len(found.groups) > _SHOWN:
-        print_line(console, f"and {counted(len(found.groups) - _SHOWN, 'group')} with less noise")
+        print_line(console, f"and {counted(len(found.groups) - _SHOWN, 'more group')}")
     print_line(console, "dB: SQNR of the group alone; noise, MACs: its share of the noise and of the arithmetic")
+    if len(found.free) < len(found.groups):
+        print_line(console, "fp32 in place of a share: quantize keeps the group in fp32 anyway")
     whole = f"{found.sqnr_db:.1f} dB" if found.sqnr_db is not None else "no noise"
     print_line(console, f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
+    if said := brings(found):
+        print_line(console, said)
     if found.baseline is not None:
         print_line(
             console,
@@ -105,7 +110,13 @@ def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:
     from trt_workbench.core.percent import share
 
     sqnr = "-" if group.sqnr_db is None else f"{group.sqnr_db:.1f}"
-    cells = (group.name, group.op_type, sqnr, share(group.noise / total, 1), share(group.macs_share, 1))
+    cells = (
+        group.name,
+        group.op_type,
+        sqnr,
+        "fp32" if group.kept else share(group.noise / total, 1),
+        share(group.macs_share, 1),
+    )
     if not scored:
         return cells
     score = group.score

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from trt_workbench.core.artefacts import read_environment
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
-from trt_workbench.quantize.document import GroupLoss, Sensitivity
+from trt_workbench.quantize.document import Sensitivity, decibels, noisiest
 from trt_workbench.report.commands import again
 from trt_workbench.report.hover import say_columns, say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
@@ -40,73 +39,60 @@ def view(found: Sensitivity, directory: Path) -> dict[str, Any]:
         "name": Path(found.model).name,
         "picture": draw_groups(found, plots / "groups.svg"),
         "curve": draw_cumulative(found, plots / "cumulative.svg"),
-        "brings": _brings(found),
+        "brings": brings(found),
         "next": _next(found, read_environment(directory).command_line),
     }
 
 
 def _said(found: Sensitivity) -> list[str]:
     """Say which groups make half of the noise, and what the noisiest costs in score."""
-    total = sum(group.noise for group in found.groups)
-    if not total:
+    if not any(group.noise for group in found.groups):
         return [f"No group changes any output in {found.to}."]
-    chosen = _noisiest(found.groups)
-    half, shares = len(chosen), sum(group.noise for group in chosen)
-    what = f"{half} of {len(found.groups)} groups cause" if half > 1 else "One group causes"
-    sentences = [
-        f"{what} {share(shares / total)} of the noise of {found.to}, with "
-        f"{share(sum(group.macs_share for group in chosen))} of the arithmetic."
-    ]
-    sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
-    free = [group for group in found.groups if not group.kept]
-    if len(free) < len(found.groups):
-        kept = share(1 - sum(group.noise for group in free) / total)
+    sentences, free, chosen = list[str](), found.free, noisiest(found.free)
+    if total := sum(group.noise for group in free):
+        what = f"{len(chosen)} of {len(free)} groups cause" if len(chosen) > 1 else "One group causes"
         sentences.append(
-            f"{counted(len(found.groups) - len(free), 'group')} with {kept} of it stay in fp32 anyway: quantize keeps "
-            f"{', '.join(dict.fromkeys(group.kept for group in found.groups if group.kept))}."
+            f"{what} {share(sum(group.noise for group in chosen) / total)} of the noise of {found.to}, with "
+            f"{share(sum(group.macs_share for group in chosen))} of the arithmetic."
+        )
+        sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
+    if kept := found.groups[len(free) :]:
+        sentences.append(
+            f"{counted(len(kept), 'other group')} {'stay' if len(kept) > 1 else 'stays'} in fp32 anyway: "
+            f"quantize keeps {', '.join(dict.fromkeys(group.kept for group in kept))}."
         )
     if (score := found.groups[0].score) is not None:
         sentences.append(f"{found.groups[0].name} alone in {found.to} costs {score.loss:.4f} of {found.figure}.")
     return sentences
 
 
-def _noisiest(groups: Sequence[GroupLoss]) -> Sequence[GroupLoss]:
-    """Return the fewest groups that cause half of the noise of all; they are in the order of theirs."""
-    noise = list(accumulate(group.noise for group in groups))
-    return groups[: 1 + next((place for place, sum_ in enumerate(noise) if sum_ >= noise[-1] / 2), -1)]
-
-
-def _advised(found: Sensitivity) -> Sequence[GroupLoss]:
-    """Return the groups to keep in fp32: of those that quantize does not keep anyway."""
-    return _noisiest([group for group in found.groups if not group.kept and group.noise > 0])
-
-
 def _next(found: Sensitivity, words: list[str]) -> str:
-    """Return the command that makes the model without its noisiest groups; empty where none changes anything."""
-    if "sensitivity" not in words or not _advised(found):
+    """Return the command that makes the model without its noisiest groups; empty where that is no gain."""
+    if "sensitivity" not in words or not found.advised:
         return ""
     place = words.index("sensitivity")
-    keep = [word for group in _advised(found) for word in ("--keep", group.name)]
+    keep = [word for name in found.advised for word in ("--keep", name)]
     words = [*words[:place], "quantize", *words[place + 1 :]]
     return again(words, ("--to", *_OF_SCORES), ("--to", found.to, *keep))
 
 
-def _brings(found: Sensitivity) -> str:
-    """Say what the command brings, by the noise of single groups."""
-    chosen, free = _advised(found), [group for group in found.groups if not group.kept]
-    gone = sum(group.noise for group in chosen) / (sum(group.noise for group in free) or 1.0)
-    macs = share(sum(group.macs_share for group in chosen))
-    return (
-        f"It keeps {counted(len(chosen), 'more group')} in fp32: {share(gone)} of the noise that quantize leaves, "
-        f"{macs} of the arithmetic."
-    )
+def brings(found: Sensitivity) -> str:
+    """Say what `--keep` of the noisiest groups brings, as it was measured."""
+    if found.plain is None or not found.plain:
+        return ""
+    made = f"As quantize makes it: {decibels(found.plain):.1f} dB"
+    if not found.advised or found.kept is None:
+        return f"{made}; keeping its noisiest groups in fp32 is no gain."
+    macs = share(sum(group.macs_share for group in found.free if group.name in found.advised))
+    raised = f"{decibels(found.kept):.1f} dB" if found.kept else "no noise"
+    return f"{made}; with {counted(len(found.advised), 'more group')} in fp32 ({macs} of the arithmetic): {raised}."
 
 
 def draw_cumulative(found: Sensitivity, path: Path) -> Path:
     """Draw the noise that is gone when the noisiest groups stay in fp32, and the arithmetic that stays with them."""
-    total = sum(group.noise for group in found.groups) or 1.0
-    noise = [100 * value / total for value in accumulate((group.noise for group in found.groups), initial=0.0)]
-    macs = [100 * value for value in accumulate((group.macs_share for group in found.groups), initial=0.0)]
+    total = sum(group.noise for group in found.free) or 1.0
+    noise = [100 * value / total for value in accumulate((group.noise for group in found.free), initial=0.0)]
+    macs = [100 * value for value in accumulate((group.macs_share for group in found.free), initial=0.0)]
     with figure(path, width=WIDE, height=3.6) as axes:
         axes.plot(noise, "o-", color=ACCENT, markersize=3, label="of the noise is gone")
         axes.plot(macs, "s-", color=PALETTE[3], markersize=3, label="of the arithmetic stays in fp32")
@@ -118,7 +104,7 @@ def draw_cumulative(found: Sensitivity, path: Path) -> Path:
         say_columns(axes, {kept: f"{counted(kept, 'group')} in fp32: {end}" for kept, end in enumerate(ends)})
         axes.set(xlabel="groups kept in fp32, the noisiest first", ylabel="share, %", ylim=(0, 102))
         axes.set_title(f"What keeping groups out of {found.to} is worth")
-        axes.set_xlim(0, max(1, len(found.groups)))
+        axes.set_xlim(0, max(1, len(found.free)))
         axes.locator_params(axis="x", integer=True)
         legend_below(axes)
     return path
@@ -131,8 +117,8 @@ def _short(name: str) -> str:
 
 def draw_groups(found: Sensitivity, path: Path) -> Path:
     """Draw the noise of the noisiest groups as shares of all groups' noise, next to their shares of the arithmetic."""
-    shown = found.groups[:_BARS]
-    total = sum(group.noise for group in found.groups) or 1.0
+    shown = found.free[:_BARS]
+    total = sum(group.noise for group in found.free) or 1.0
     with figure(path, width=WIDE, height=1.2 + 0.2 * len(shown)) as axes:
         places = range(len(shown))
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
