@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.quantize.document import Sensitivity, decibels, noisiest
 from trt_workbench.report.commands import again
-from trt_workbench.report.hover import say_columns, say_rows
+from trt_workbench.report.hover import say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 from trt_workbench.report.verdict import Headline
 
@@ -33,12 +32,10 @@ def answer(found: Sensitivity) -> Headline:
 
 def view(found: Sensitivity, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides, and draw its `plots/`."""
-    plots = plots_folder(directory)
     return {
         "found": found,
         "name": Path(found.model).name,
-        "picture": draw_groups(found, plots / "groups.svg"),
-        "curve": draw_cumulative(found, plots / "cumulative.svg"),
+        "picture": draw_groups(found, plots_folder(directory) / "groups.svg"),
         "brings": brings(found),
         "next": _next(found, read_environment(directory).command_line),
     }
@@ -86,28 +83,6 @@ def brings(found: Sensitivity) -> str:
     macs = share(sum(group.macs_share for group in found.free if group.name in found.advised))
     raised = f"{decibels(found.kept):.1f} dB" if found.kept else "no noise"
     return f"{made}; with {counted(len(found.advised), 'more group')} in fp32 ({macs} of the arithmetic): {raised}."
-
-
-def draw_cumulative(found: Sensitivity, path: Path) -> Path:
-    """Draw the noise that is gone when the noisiest groups stay in fp32, and the arithmetic that stays with them."""
-    total = sum(group.noise for group in found.free) or 1.0
-    noise = [100 * value / total for value in accumulate((group.noise for group in found.free), initial=0.0)]
-    macs = [100 * value for value in accumulate((group.macs_share for group in found.free), initial=0.0)]
-    with figure(path, width=WIDE, height=3.6) as axes:
-        axes.plot(noise, "o-", color=ACCENT, markersize=3, label="of the noise is gone")
-        axes.plot(macs, "s-", color=PALETTE[3], markersize=3, label="of the arithmetic stays in fp32")
-        pairs = zip(noise, macs, strict=True)
-        ends = [
-            f"{share(one / 100, 1)} of the noise gone, {share(other / 100, 1)} of the arithmetic"
-            for one, other in pairs
-        ]
-        say_columns(axes, {kept: f"{counted(kept, 'group')} in fp32: {end}" for kept, end in enumerate(ends)})
-        axes.set(xlabel="groups kept in fp32, the noisiest first", ylabel="share, %", ylim=(0, 102))
-        axes.set_title(f"What keeping groups out of {found.to} is worth")
-        axes.set_xlim(0, max(1, len(found.free)))
-        axes.locator_params(axis="x", integer=True)
-        legend_below(axes)
-    return path
 
 
 def _short(name: str) -> str:

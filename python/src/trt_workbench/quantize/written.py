@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,27 +109,17 @@ def _check_types(before: Path, path: Path) -> None:
 
 def _runnable(before: Model, run: Any, seed: int) -> tuple[Arrays | None, str]:
     """Return inputs that the model runs on, or None and why there are none."""
-    reason = "its inputs cannot be drawn at random."
-    for drawn in _drawn(before, seed):
-        if isinstance(drawn, str):
-            reason = drawn
-            continue
+    reason = ""
+    for size in (FREE_SIZE, _SHORT):
         try:
+            specs, shapes = usual_shapes(before, batch=2, size=size)
+            drawn = random_inputs(specs, shapes, seed, below=_BELOW)
             run(drawn)
         except UsageProblem as problem:
             reason = f"it does not run on inputs drawn at random ({problem})"
             continue
         return drawn, ""
     return None, reason
-
-
-def _drawn(before: Model, seed: int) -> Iterator[Arrays | str]:
-    for size in (FREE_SIZE, _SHORT):
-        try:
-            specs, shapes = usual_shapes(before, batch=2, size=size)
-            yield random_inputs(specs, shapes, seed, below=_BELOW)
-        except UsageProblem as problem:
-            yield str(problem)
 
 
 def _chooses(model: Model) -> bool:
