@@ -22,9 +22,12 @@ VALUES = {
     **dict.fromkeys(("--batch", "--max-batch", "--streams", "--device", "--dla-core", "--optimization-level"), "1"),
     **dict.fromkeys(("--imgsz", "--max-dets", "--workspace", "--warmup"), "320"),
     **dict.fromkeys(("--conf", "--iou"), "0.5"),
-    **dict.fromkeys(("--data", "--inputs", "--text", "--calibration", "--transcribe", "--plugin"), "made"),
+    **dict.fromkeys(("--precision", "--precisions"), "fp16"),
+    **dict.fromkeys(
+        ("--data", "--inputs", "--text", "--calibration", "--transcribe", "--plugin", "--annotations"), "made"
+    ),
     **dict.fromkeys(("--timing-cache", "--export-times", "--plan"), "made.file"),
-    **{"--dim": "n=1", "--input": "x=x.npy", "--percentiles": "99", "--verbosity": "verbose"},
+    **{"--to": "int8", "--dim": "n=1", "--input": "x=x.npy", "--percentiles": "99", "--verbosity": "verbose"},
 }
 # Of options that a command requires.
 REQUIRED = {"export --to": "parquet", "submit --to": "local", "quantize --to": "int8", "upgrade --to": "made"}
@@ -36,42 +39,56 @@ FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("verify m.onnx --fp16", "--fp16 is a word of trtexec. Say --precision fp16."),
-        ("decide m.onnx --int8", "--int8 is a word of trtexec. Say --precisions int8."),
-        ("quantize m.onnx --fp8", "--fp8 is a word of trtexec. Say --to fp8."),
-        ("inspect m.onnx --fp16", "here it is --precision fp16, which this command does not have."),
-        ("build-engine --onnx=m.onnx", "--onnx is a word of trtexec. Give the file alone"),
-        ("build-engine m.onnx --saveEngine=m.plan", "Say --plan m.plan."),
-        ("build-engine m.onnx --minShapes=x:1x3", "--minShapes is a word of trtexec. Say --profile NAME:MIN/OPT/MAX."),
-        ("infer-engine m.plan --shapes=x:1x3", "Say --shape NAME:1x3x640x640."),
+        ("verify m.onnx --fp16", "--fp16 is an option of trtexec; use --precision fp16 here."),
+        ("decide m.onnx --int8", "--int8 is an option of trtexec; use --precisions int8 here."),
+        ("quantize m.onnx --fp8", "--fp8 is an option of trtexec; use --to fp8 here."),
+        ("inspect m.onnx --fp16", "inspect has none like it (other commands: --precision fp16)."),
+        ("build-engine --onnx=m.onnx", "--onnx is an option of trtexec. Give the model as the first"),
+        ("build-engine m.onnx --saveEngine=m.plan", "; use --plan m.plan here."),
+        ("build-engine m.onnx --minShapes=x:1x3", "is an option of trtexec; use --profile NAME:MIN/OPT/MAX here."),
+        ("infer-engine m.plan --shapes=x:1x3", "; use --shape NAME:1x3x640x640 here."),
         (
             "infer-engine m.plan --loadInputs=x:x.bin --warmUp=200",
-            "Say --input. --warmUp is a word of trtexec. Say --warmup.",
+            "; use --input here. --warmUp is an option of trtexec; use --warmup here.",
         ),
-        ("build-engine m.onnx --output m.plan", "--output is a word of other commands here. Say --plan."),
+        ("build-engine m.onnx --output m.plan", "--output is an option of other commands; use --plan here."),
         ("inspect m.onnx --output folder", "This command has no run directory."),
-        ("eval-stream m.onnx --data test.jsonl", "--data is a word of other commands here. Say --transcribe."),
-        ("eval-stream m.onnx --manifest test.jsonl", "--manifest is a word of NeMo. Say --transcribe."),
+        ("eval-stream m.onnx --data test.jsonl", "--data is an option of other commands; use --transcribe here."),
+        ("eval-stream m.onnx --manifest test.jsonl", "--manifest is an option of NeMo; use --transcribe here."),
         ("predict m.onnx --data images", "Give images and folders after the model."),
-        ("verify m.onnx --trt", "--trt is a word of Polygraphy. Say --backend trt."),
-        ("verify m.onnx --rtol 1e-3", "verify draws its limits from the precision"),
-        ("predict model=yolo.onnx source=street.jpg", "model= is a word of ultralytics. Give the file alone"),
+        ("verify m.onnx --trt", "--trt is an option of Polygraphy; use --backend trt here."),
+        ("verify m.onnx --rtol 1e-3", "verify derives its limits from the precision"),
+        (
+            "predict model=yolo.onnx source=street.jpg",
+            "model= is an option of ultralytics. Give the model as the first",
+        ),
         ("predict yolo.onnx --source street.jpg", "Give images and folders after the model."),
-        ("eval-coco m.onnx data=coco.yaml", "data= is a word of ultralytics. Say --data."),
-        ("eval-coco m.onnx --data coco imgsz=640", "Say --imgsz."),
-        ("eval-coco m.onnx workers=8 plots=True", "workers= is a word of ultralytics. Say --workers."),
-        ("eval-coco m.onnx --batch-size=8", "Say --batch."),
-        ("predict m.onnx a.jpg classes=0 max_dets=3", "Say --classes. max_dets= is a word of ultralytics. Say --max-"),
-        ("predict m.onnx task=detect", "task= is a word of ultralytics. The model itself says what it finds."),
-        ("build-engine m.onnx --buildOnly", "`trtw build-engine` builds alone"),
+        ("eval-coco m.onnx data=coco.yaml", "data= is an option of ultralytics; use --data here."),
+        ("eval-coco m.onnx --data coco imgsz=640", "; use --imgsz here."),
+        ("eval-coco m.onnx workers=8 plots=True", "workers= is an option of ultralytics; use --workers here."),
+        ("eval-coco m.onnx --batch-size=8", "; use --batch here."),
+        (
+            "predict m.onnx a.jpg classes=0 max_dets=3",
+            "use --classes here. max_dets= is an option of ultralytics; use --max-",
+        ),
+        ("predict m.onnx task=detect", "task= is an option of ultralytics. The task is read from the model."),
+        ("build-engine m.onnx --buildOnly", "`trtw build-engine` only builds an engine"),
         ("polygraphy run m.onnx", "There is no command 'polygraphy' here; `trtw verify` does that."),
-        ("eval-llm folder --batch_size 8", "--batch_size is a word of lm-eval. Say --batch."),
+        ("quantize m.onnx --precision int8", "--precision is an option of other commands; use --to here."),
+        ("build-engine m.onnx --to fp16", "--to is an option of other commands; use --precision here."),
+        ("decide m.onnx --precision fp16", "--precision is an option of other commands; use --precisions here."),
+        ("eval-llm folder --precision bf16", "; use --backends ort-cpu:bf16 here."),
+        ("quantize m.onnx --calibration-annotations a.json", "; use --annotations here."),
+        ("verify hf://org/name/m.onnx", " hf://org/name/m.onnx is an address; only local files are read."),
+        ("decide m.onnx --data https://host.example/coco.zip", "https://host.example/coco.zip is an address; only"),
+        ("bench https://host.example/m.onnx", "https://host.example/m.onnx is an address; only local files are read."),
+        ("eval-llm folder --batch_size 8", "--batch_size is an option of lm-eval; use --batch here."),
         ("bench m.onnx --iterations=10", "`trtw infer-engine` takes --iterations and --duration."),
         (
             "build-engine m.onnx --explicitBatch --verbose",
-            "out. --verbose is a word of trtexec. Say --verbosity.",
+            "explicit. --verbose is an option of trtexec; use --verbosity here.",
         ),
-        ("infer-engine m.plan --exportOutput=o.json", "--exportOutput is a word of trtexec. Say --save."),
+        ("infer-engine m.plan --exportOutput=o.json", "--exportOutput is an option of trtexec; use --save here."),
         ("--onnx=m.onnx --fp16", "A command comes first, such as `trtw inspect MODEL`; `trtw -h` lists them."),
         ("m.onnx", "A command comes first"),
         ("val", "There is no command 'val' here; `trtw eval-coco` does that."),
@@ -138,7 +155,7 @@ def test_what_is_said_is_taken_when_it_is_typed(name: str, tmp_path: Path, monke
     for word in foreign_words.OPTIONS.keys() - {*flags}:
         said = foreign_words.advice(name, [word if word[0] == "-" else f"{word}1"], flags)
         assert said, word
-        for answer in re.findall(r" Say (--.+)\.$", said):
+        for answer in re.findall(r"; use (--.+) here\.$", said):
             words = shlex.split(answer)
             refused.append(typed(command, [*words, VALUES[words[-1]]] if words[-1] in VALUES else words))
         for other, rest in re.findall(r"`trtw ([a-z][\w-]*)((?: [^`]+)?)`", said):

@@ -152,6 +152,29 @@ def test_a_shell_completes_commands_options_and_choices() -> None:
     assert completed("build-engine", "build-engine --verify f") == ["full", "fix"]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("verify m.onnx --backend ort-", ["ort-trt", "ort-cuda", "ort-cpu"]),
+        ("decide m.onnx --backends trt,torch", ["trt,torch", "trt,torch-compile"]),
+        ("build-engine m.onnx --precision fp1", ["fp16"]),
+        ("decide m.onnx --precisions fp32,int8", ["fp32,int8", "fp32,int8-mixed"]),
+        ("quantize m.onnx --to int", ["int8", "int4-weights"]),
+    ],
+)
+def test_a_shell_completes_backends_and_precisions(words: str, expected: list[str]) -> None:
+    assert set(expected) <= set(found := completed("trtw", f"trtw {words}"))
+    assert all(one.startswith(words.split()[-1]) for one in found)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_short_form_of_what_is_written_is_the_same_everywhere(name: str) -> None:
+    known = typer.main.get_command(app).commands[name].params  # type: ignore[attr-defined]
+    written = [one.opts for one in known if {"--output", "--plan"} & {*one.opts}]
+    assert all("-o" in opts for opts in written)
+    assert [one.opts for one in known if "-o" in one.opts] == written
+
+
 def test_a_shell_is_given_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
     # else typer looks for the shell that this process runs in, which a machine of CI may not have
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")

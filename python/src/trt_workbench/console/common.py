@@ -116,11 +116,17 @@ _FIXES = {
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there; choose another place"),
 }
 
+_ADDRESS = re.compile(r"^(hf|https?|s3|gs|ftp):/+")
+_TAKES_ADDRESS = ("url", "git")
+_NOT_HERE = "{} is an address; only local files are read. Download it, and give the path of the file."
+
 COMMON = "Common options"
 _FIRST, _LEADING = "Options", 5
 _HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
 
-OutputOption = Annotated[Path | None, Setting("Run directory to write; tmp/<command>/<run-id>/ by default.", COMMON)]
+OutputOption = Annotated[
+    Path | None, Setting("Run directory to write; tmp/<command>/<run-id>/ by default.", COMMON, flags="--output -o")
+]
 JsonOption = Annotated[bool, Setting("Print one JSON document on stdout and nothing else.", COMMON, flags="--json")]
 DebugOption = Annotated[bool, Setting("Show the traceback of an error.", COMMON)]
 
@@ -225,10 +231,15 @@ def _fail(message: str, exit_code: int, *, before: Path | None, heard: list[int]
     raise typer.Exit(INTERRUPTED if heard else exit_code)
 
 
-def _checkpoint_in(value: Any) -> str:
-    """Return what to do with the first checkpoint among what was given as a model; "" where there is none."""
-    given = value if isinstance(value, list | tuple) else [value]
-    return next((said for one in given if isinstance(one, str | Path) and (said := checkpoint_problem(Path(one)))), "")
+def _problem_with(parameter: Any, value: Any) -> str:
+    """Return what to do with an address, or a checkpoint among what was given as a model; "" where there is none."""
+    several = value if isinstance(value, list | tuple) else [value]
+    given = [str(one) for one in several if isinstance(one, str | Path)]
+    # a path has one slash where the address had two
+    if address := next((_ADDRESS.sub(r"\1://", one) for one in given if _ADDRESS.match(one)), ""):
+        return "" if parameter.name.endswith(_TAKES_ADDRESS) else _NOT_HERE.format(address)
+    is_model = parameter.param_type_name == "argument"
+    return next((said for one in given if is_model and (said := checkpoint_problem(Path(one)))), "")
 
 
 class PanelCommand(TyperCommand):
@@ -258,7 +269,7 @@ class PanelCommand(TyperCommand):
             raise
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
-            if parameter.param_type_name == "argument" and (problem := _checkpoint_in(value)):
+            if problem := _problem_with(parameter, value):
                 ctx.fail(problem)
             if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
                 raise typer.BadParameter(

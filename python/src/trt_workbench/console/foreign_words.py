@@ -9,16 +9,17 @@ from typing import Final
 
 _DATA = ("--data", "--inputs", "--input", "--text")
 _RANGES = ("--shape NAME:1x3x640x640", "--profile NAME:MIN/OPT/MAX", "--dim")
-_TOLERANCE = "verify draws its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
+_TOLERANCE = "verify derives its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
 _TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
 _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
-_OTHERS, _NEMO = "other commands here", "NeMo"
+_OTHERS, _NEMO = "other commands", "NeMo"
 
 _PLAN = ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")
-_BUILDS = ("`trtw build-engine` builds alone, and verifies what it built.",)
+_BUILDS = ("`trtw build-engine` only builds an engine, and verifies it.",)
 _TIMED = ("`trtw infer-engine` takes --iterations and --duration.",)
 _SAVED = ("--save", "`trtw infer-engine --save` keeps the outputs.")
-_KEPT = ("What is found is always kept, in the run directory.",)
+_KEPT = ("The results are always kept, in the run directory.",)
+_ELSEWHERE = ("quantize --to", "sensitivity --to", "eval-llm --backends ort-cpu:bf16")
 Says = tuple[str, ...]
 """What to say instead, the first that the command has: `--precision fp16`, or of one command `quantize --to fp16`.
 
@@ -31,8 +32,8 @@ def _precision(name: str) -> Says:
 
 
 OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
-    "--onnx": (_TRTEXEC, ("Give the file alone, without an option.",)),
-    "--loadEngine": (_TRTEXEC, ("Give the plan alone, without an option: `trtw infer-engine m.plan`.",)),
+    "--onnx": (_TRTEXEC, ("Give the model as the first argument.",)),
+    "--loadEngine": (_TRTEXEC, ("Give the plan as the first argument: `trtw infer-engine m.plan`.",)),
     "--saveEngine": (_TRTEXEC, _PLAN),
     "--buildOnly": (_TRTEXEC, _BUILDS),
     "--skipInference": (_TRTEXEC, _BUILDS),
@@ -41,8 +42,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--bf16": (_TRTEXEC, _precision("bf16")),
     "--int8": (_TRTEXEC, _precision("int8")),
     "--fp8": (_TRTEXEC, _precision("fp8")),
-    "--best": (_TRTEXEC, ("`trtw decide` tries every precision.",)),
-    "--noTF32": (_TRTEXEC, ("TF32 is off unless you say --precision fp32+tf32.",)),
+    "--best": (_TRTEXEC, ("`trtw decide` compares every precision.",)),
+    "--noTF32": (_TRTEXEC, ("TF32 is off by default; --precision fp32+tf32 turns it on.",)),
     "--stronglyTyped": (_TRTEXEC, ("--strongly-typed",)),
     "--shapes": (_TRTEXEC, _RANGES),
     "--minShapes": (_TRTEXEC, _RANGES),
@@ -66,12 +67,12 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--versionCompatible": (_TRTEXEC, ("--version-compatible",)),
     "--iterations": (_TRTEXEC, _TIMED),
     "--duration": (_TRTEXEC, _TIMED),
-    "--avgRuns": (_TRTEXEC, ("Every call is recorded, and percentiles are over all of them.",)),
-    "--noDataTransfers": (_TRTEXEC, ("`trtw infer-engine --no-transfers` leaves transfers out.",)),
+    "--avgRuns": (_TRTEXEC, ("Every call is recorded; percentiles are over all of them.",)),
+    "--noDataTransfers": (_TRTEXEC, ("`trtw infer-engine --no-transfers` excludes transfers.",)),
     "--dumpOutput": (_TRTEXEC, _SAVED),
     "--exportOutput": (_TRTEXEC, _SAVED),
     "--exportProfile": (_TRTEXEC, ("--layer-times", "`trtw profile` times every layer.")),
-    "--explicitBatch": (_TRTEXEC, ("Batches are always explicit; leave it out.",)),
+    "--explicitBatch": (_TRTEXEC, ("Leave it out: batches are always explicit.",)),
     "--plugins": (_TRTEXEC, ("--plugin",)),
     "--sparsity": (_TRTEXEC, ("--sparse-weights",)),
     "--useDLACore": (_TRTEXEC, ("--dla-core",)),
@@ -84,9 +85,9 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--atol": (_POLYGRAPHY, (_TOLERANCE.format("--atol"),)),
     "--load-inputs": (_POLYGRAPHY, _DATA),
     "--save-engine": (_POLYGRAPHY, _PLAN),
-    "--fold-constants": (_POLYGRAPHY, ("`trtw sanitize-onnx` folds what is constant.",)),
-    "model=": (_ULTRALYTICS, ("Give the file alone, without an option.",)),
-    "--weights": (_ULTRALYTICS, ("Give the file alone, without an option.",)),
+    "--fold-constants": (_POLYGRAPHY, ("`trtw sanitize-onnx` folds constants.",)),
+    "model=": (_ULTRALYTICS, ("Give the model as the first argument.",)),
+    "--weights": (_ULTRALYTICS, ("Give the model as the first argument.",)),
     "source=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
     "images=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
     "data=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
@@ -102,7 +103,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "device=": (_ULTRALYTICS, ("--device", "`CUDA_VISIBLE_DEVICES=1` chooses the GPU.")),
     "batch=": (_ULTRALYTICS, ("--batch", "--max-batch")),
     "--batch-size": (_ULTRALYTICS, ("--batch", "--max-batch")),
-    "task=": (_ULTRALYTICS, ("The model itself says what it finds.",)),
+    "task=": (_ULTRALYTICS, ("The task is read from the model.",)),
     "mode=": (_ULTRALYTICS, ("`trtw -h` lists the commands.",)),
     "save=": (_ULTRALYTICS, _KEPT),
     "save_txt=": (_ULTRALYTICS, _KEPT),
@@ -110,12 +111,16 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "project=": (_ULTRALYTICS, ("--output DIR",)),
     "--save-dir": (_ULTRALYTICS, ("--output DIR",)),
     "--tasks": (_LM_EVAL, ("--text",)),
-    "--model_args": (_LM_EVAL, ("Give the model's folder alone, without an option.",)),
+    "--model_args": (_LM_EVAL, ("Give the model's folder as the first argument.",)),
     "--batch_size": (_LM_EVAL, ("--batch",)),
     "--output_path": (_LM_EVAL, ("--output DIR",)),
     "--manifest": (_NEMO, ("--transcribe", "--data")),
     "dataset_manifest=": (_NEMO, ("--transcribe", "--data")),
     "--data": (_OTHERS, ("--transcribe", *_DATA, "Give images and folders after the model.")),
+    "--calibration-annotations": (_OTHERS, ("--annotations",)),
+    "--precision": (_OTHERS, ("--precisions", *_ELSEWHERE)),
+    "--precisions": (_OTHERS, ("--precision", *_ELSEWHERE)),
+    "--to": (_OTHERS, ("--precision", "--precisions", *_ELSEWHERE)),
     "--output": (_OTHERS, ("--plan", "This command has no run directory.")),
 }
 """By the word as its tool has it: the tool, and what to say here."""
@@ -159,9 +164,9 @@ def advice(command: str, words: Sequence[str], flags: Sequence[str]) -> str | No
 
 
 def _said(word: str, tool: str, says: Says, command: str, flags: set[str]) -> str:
-    of = f"{word} is a word of {tool}"
+    of = f"{word} is an option of {tool}"
     own = [re.sub(f"^{command} (?=--)", "", one) for one in says]
     fits = next((one for one in own if one.split()[0] in flags or one.endswith(".")), None)
     if fits is None:
-        return f"{of}; here it is {says[0]}, which this command does not have."
-    return f"{of}. Say {fits}." if fits.startswith("--") else f"{of}. {fits}"
+        return f"{of}; {command} has none like it (other commands: {says[0]})."
+    return f"{of}; use {fits} here." if fits.startswith("--") else f"{of}. {fits}"

@@ -16,6 +16,8 @@ from trt_workbench.core.settings import Setting
 R = TypeVar("R")
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
+_BACKENDS, _MADE = ("--backend", "--backends"), "--to"
+_COMPLETED = (*_BACKENDS, _MADE, "--precision", "--precisions")
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,21 @@ class _Option:
             default = said.default
         more: dict[str, Any] = {"metavar": said.metavar, "help": said.help, "rich_help_panel": said.panel}
         more |= {"min": said.min, "max": said.max, "hidden": said.hidden}
+        more["autocompletion"] = self._names_for if self.flag in _COMPLETED else None
         info = typer.Argument(**more) if said.argument else typer.Option(*self.flags.split(), **more)
         annotation: Any = Annotated[kind | None if default is None else kind, info]
         place = inspect.Parameter.POSITIONAL_OR_KEYWORD if said.argument else inspect.Parameter.KEYWORD_ONLY
         return inspect.Parameter(self.name, place, annotation=annotation, default=default)
+
+    def _names_for(self, incomplete: str) -> list[str]:
+        """Return what a shell completes the value to, the last of a list with commas."""
+        from trt_workbench.backends.registry import backend_names
+        from trt_workbench.core.precision import precisions
+
+        made = precisions(lambda one: one.makes) if self.flag == _MADE else precisions()
+        before, comma, last = incomplete.rpartition(",")
+        known = backend_names() if self.flag in _BACKENDS else made
+        return [f"{before}{comma}{name}" for name in known if name.startswith(last)]
 
     def value(self, typed: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the field with its value, unless nothing was typed."""

@@ -19,7 +19,7 @@ def report(
         list[Path], typer.Argument(metavar="RUN_DIR", help="Run directories, or folders of many for their history.")
     ],
     output: Annotated[
-        Path | None, typer.Option(help="Folder for one overview of all runs: accuracy and speed.")
+        Path | None, typer.Option("--output", "-o", help="Folder for one overview of all runs: accuracy and speed.")
     ] = None,
     over: Annotated[Over, typer.Option(help="Axis of a history.")] = "dates",
     max_loss: Annotated[float, typer.Option(min=0.0, max=1.0, help="Acceptable loss of AP.")] = 0.005,
