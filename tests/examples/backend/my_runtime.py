@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
+from trt_workbench.backends.abilities import DividesModels, Profiles, Reproduces, Reproduction
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec
 from trt_workbench.backends.profiling import Operation, Profiled
-from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
 from trt_workbench.model.partitions import make_partitions
 
 
-class MyBackend(Backend):
+class MyBackend(Backend, Profiles, DividesModels, Reproduces):
     """What it can do stands in the class; the runtime is imported where it is used."""
 
     name = "my-runtime"

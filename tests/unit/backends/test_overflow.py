@@ -12,7 +12,7 @@ from tests.onnx_text import write_onnx
 from tests.texts import held
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.overflow import explained, overflows
+from trt_workbench.backends.overflow import explained, explained_of, overflows
 from trt_workbench.backends.registry import get_backend
 
 HALF = "g (float16[N,2] x) => (float16[N,2] y) {{ {} }}"
@@ -126,7 +126,7 @@ def test_random_models_that_overflow_have_a_name_for_it(tmp_path: Path) -> None:
         x = half_input(seed)
         with OrtCpuBackend().load(path) as session:
             if not np.isfinite(session.run({"x": x})["y"]).all():
-                assert "beyond fp16's 65504" in session.explained([{"x": x}]), seed
+                assert "beyond fp16's 65504" in explained_of(session, [{"x": x}]), seed
 
 
 def test_pytorch_in_fp16_is_explained_too(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_pytorch_in_fp16_is_explained_too(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", text, {"big": np.float32(60000)})
     with get_backend("torch").load(path, SessionOptions(precision="fp16")) as session:
         assert np.isinf(session.run({"x": np.float32([[2, 3]])})["y"]).all()
-        reason = session.explained([{"x": np.float32([[2, 3]])}])
+        reason = explained_of(session, [{"x": np.float32([[2, 3]])}])
         held(reason)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -19,14 +19,9 @@ from trt_workbench.core.files import require_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trt_workbench.backends.language import LanguageModel
-    from trt_workbench.backends.profiling import Profiled, ProfiledRuns
-    from trt_workbench.backends.reproduction import Reproduction
     from trt_workbench.engine.loading import LoadedEngine
     from trt_workbench.engine.profiles import Profile
     from trt_workbench.model.facts import ModelTensor
-    from trt_workbench.model.llm_directory import LlmDirectory
-    from trt_workbench.model.partitions import PartitionRequest, Partitions
     from trt_workbench.model.precision import Precision
 
 
@@ -238,15 +233,6 @@ class Session(abc.ABC):
                 "the format; use a runtime that supports it."
             )
 
-    def explained(self, samples: Iterable[Mapping[str, NDArray[Any]]]) -> str:
-        """Return which inner values leave the range of its 16-bit format, as the end of a sentence; "" for none known.
-
-        The model runs on the samples again for it, on the CPU.
-        """
-        from trt_workbench.backends.overflow import explained
-
-        return explained(self.model, self.asked, samples) if self.model else ""
-
     def _precision(self) -> Precision | None:
         """Read what the session computes in, from what really runs; None where it cannot be read."""
         return None
@@ -279,7 +265,7 @@ def check_index(name: str, shape: Sequence[int], index: int) -> None:
 
 
 class Backend(abc.ABC):
-    """One way to execute a model. Stateless: `load` makes the session.
+    """One way to execute a model. Stateless: `load` makes the session. What only some can do is in `abilities.py`.
 
     The attributes are what the rest of the program uses; no other module checks a backend's name. Reading them imports
     no runtime.
@@ -296,8 +282,6 @@ class Backend(abc.ABC):
             `max_batch`.
         times_kernels: whether loading chooses kernels by timing them, so that nothing else should use the GPU then.
         state: whether the option `state` keeps tensors on its device between calls.
-        language: whether it loads a language model from the model's own folder, by `load_language`; every other backend
-            runs graphs that are exported from it.
         served: whether models are on a server, whose URL the option `url` is.
         gpu_option: the option that chooses the GPU by its index, for messages; None where there is none.
         as_reference: options with which others are compared with it: those that leave the graph as it is.
@@ -311,7 +295,6 @@ class Backend(abc.ABC):
     ranges: ClassVar[bool] = False
     times_kernels: ClassVar[bool] = False
     state: ClassVar[bool] = False
-    language: ClassVar[bool] = False
     served: ClassVar[bool] = False
     gpu_option: ClassVar[str | None] = None
     as_reference: ClassVar[Mapping[str, Any]] = MappingProxyType({})
@@ -361,58 +344,6 @@ class Backend(abc.ABC):
         if url is not None and not self.served:
             raise UsageProblem(f"--url names a server, and backend {self.name} runs models itself; use --backend v2.")
         return {} if url is None else {"url": url}
-
-    def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:  # noqa: ARG002
-        """Say where the time of a model goes, by layer or node.
-
-        Args:
-            model: of a kind that this backend loads.
-            options: of the session.
-            runs: what to run.
-
-        Raises:
-            NoProfiler: the runtime has none.
-            UsageProblem: as `load`.
-            DeviceFailure: the device failed or is out of memory.
-        """
-        from trt_workbench.backends.profiling import NoProfiler
-
-        raise NoProfiler(
-            f"Backend {self.name} has no profiler by layer; use trt or a backend of ONNX Runtime, or --nsys or --ncu."
-        )
-
-    def partitions(self, request: PartitionRequest) -> Partitions:  # noqa: ARG002
-        """Say which provider executes which node of a model, and why.
-
-        Raises:
-            UsageProblem: the runtime executes every node itself, or the model or a prediction is not available.
-            ComponentMissing: the provider cannot serve here and no prediction was requested.
-        """
-        raise UsageProblem(
-            f"Backend {self.name} executes every node itself; choose a backend with several providers, such as ort-trt."
-        )
-
-    def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
-        """Return how a script runs a model with only the runtime, for a bug report; None where that is impossible.
-
-        Args:
-            options: of the session that gave a wrong result.
-            provenance: of that session.
-        """
-        return None
-
-    def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:  # noqa: ARG002
-        """Load a language model from its own folder; for a backend with `language`.
-
-        Raises:
-            UsageProblem: an option is unknown, or the model is not available as requested.
-            ComponentMissing: the runtime is missing.
-            DeviceFailure: there is not enough memory.
-        """
-        raise UsageProblem(f"Backend {self.name} runs exported graphs and cannot load a folder: {directory.path}")
-
-    def check_language_options(self, options: Mapping[str, Any]) -> None:  # noqa: B027
-        """Raise UsageProblem for an option that this backend takes only for other models."""
 
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.

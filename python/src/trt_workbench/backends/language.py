@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from trt_workbench.backends.base import SessionOptions
+    from trt_workbench.model.llm_directory import LlmDirectory
 
 Logits = NDArray[np.float32]
 Tokens = NDArray[np.int64]
@@ -109,4 +114,22 @@ class CachedModel(Protocol):
 
 
 class LanguageModel(LogitsModel, CachedModel, Protocol):
-    """Runs both; what `Backend.load_language` returns."""
+    """Runs both; what `LanguageBackend.load_language` returns."""
+
+
+class LanguageBackend(abc.ABC):
+    """A backend that loads a language model from its own folder; every other one runs exported graphs."""
+
+    @abc.abstractmethod
+    def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:
+        """Load a language model from its own folder.
+
+        Raises:
+            UsageProblem: an option is unknown, or the model is not available as requested.
+            ComponentMissing: the runtime is missing.
+            DeviceFailure: there is not enough memory.
+        """
+
+    @abc.abstractmethod
+    def check_language_options(self, options: Mapping[str, Any]) -> None:
+        """Raise UsageProblem for an option that this backend takes only for other models."""

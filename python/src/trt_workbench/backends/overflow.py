@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.common import CPU_PROVIDER, session_config
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
@@ -120,6 +120,14 @@ def explained(model: Path, precision: str, samples: Iterable[Inputs]) -> str:
     except UsageProblem:
         return ""
     return words(found)
+
+
+def explained_of(session: Session, samples: Iterable[Inputs]) -> str:
+    """Return which inner values leave the range of a session's 16-bit format, as the end of a sentence; "" for none.
+
+    The model runs on the samples again for it, on the CPU.
+    """
+    return explained(session.model, session.asked, samples) if session.model else ""
 
 
 def words(found: list[Overflow]) -> str:

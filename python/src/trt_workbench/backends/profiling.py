@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.inspection import move_of
 
 if TYPE_CHECKING:
@@ -74,10 +73,6 @@ class Operation(OfSide):
         """The change of precision from first input to first output, such as "fp32 to fp16"; empty if there is none."""
         before, after = (next(iter(types), "") for types in (self.input_types, self.output_types))
         return f"{before} to {after}" if before and after and before != after else ""
-
-
-class NoProfiler(UsageProblem):
-    """The backend cannot say where the time of a model goes."""
 
 
 class InputFeed(Protocol):

@@ -32,7 +32,7 @@ _OPENCV_NUMBERS = ("OPENCV_IO_MAX_IMAGE_PIXELS", "OPENCV_IO_MAX_IMAGE_WIDTH", "O
 def settle_variables() -> str:
     """Remove OpenCV's variables from the environment but for limits of images, and sizes that no terminal has.
 
-    Rich takes COLUMNS=² for a number. Pydantic is told to look for no plug-ins: it would read the entry points of every
+    Rich takes COLUMNS=² for a number. Pydantic has to look for no plug-ins: it would read the entry points of every
     installed package.
 
     Returns:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.samples import Sample, file_name
 from trt_workbench.core.array_files import load_arrays, save_array, writable
 from trt_workbench.core.elements import is_finite
@@ -169,7 +170,7 @@ class SampleRun:
         total = self._outputs.setdefault(name, {"dtype": array.dtype.name, "nonfinite": 0})
         total["nonfinite"] += nonfinite
         if nonfinite and self._request.check_finite:
-            reason = "" if self.failures else self._session.explained([sample.inputs])
+            reason = "" if self.failures else explained_of(self._session, [sample.inputs])
             self.failures.append(
                 f"Output {name} of sample {sample.name} has NaN or infinite values ({nonfinite}){reason}."
             )

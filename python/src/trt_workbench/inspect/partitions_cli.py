@@ -20,6 +20,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
 from trt_workbench.core.sizes import sized
 
@@ -46,6 +47,7 @@ def partitions(
 
     ONNX Runtime reports its own assignment, so the provider must be available here.
     """
+    from trt_workbench.backends.abilities import DividesModels
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import write_json
@@ -55,7 +57,11 @@ def partitions(
 
     opened = Model.open(model)
     with checked_on_error(opened):
-        found = get_backend(backend).partitions(PartitionRequest(model, min_subgraph_size, parts(exclude)))
+        if not isinstance(divider := get_backend(backend), DividesModels):
+            raise UsageProblem(
+                f"Backend {backend} executes every node itself; choose one with several providers, such as ort-trt."
+            )
+        found = divider.partitions(PartitionRequest(model, min_subgraph_size, parts(exclude)))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.language import Logits, Tokens
+from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.llm.graph import ExportedGraph, state_names
@@ -37,7 +38,7 @@ class SessionLogits:
 
     def explained(self, input_ids: Tokens) -> str:
         """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
-        return self.session.explained([self._feed(input_ids)])
+        return explained_of(self.session, [self._feed(input_ids)])
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds; empty if it does not say."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.language import CachedModel, LanguageModel, LogitsModel
+from trt_workbench.backends.language import CachedModel, LanguageBackend, LanguageModel, LogitsModel
 from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.core.errors import UsageProblem, did_you_mean
@@ -91,7 +91,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
 
 def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
     """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
-    if graphs is not None and all(get_backend(choice.name).language for choice in choices):
+    if graphs is not None and all(isinstance(get_backend(choice.name), LanguageBackend) for choice in choices):
         names = ", ".join(map(str, choices))
         raise UsageProblem(
             f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
@@ -155,7 +155,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
     """
     check_precision(choice, candidates=source.candidate is not None)
     traits = get_backend(choice.name)
-    if traits.language:
+    if isinstance(traits, LanguageBackend):
         return _from_folder(choice, source)
     backend = require_backend(choice.name)
     graph = _in_format(choice, source, source.graph("logits"))
@@ -175,7 +175,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     """
     check_precision(choice, candidates=source.candidate is not None)
     traits = get_backend(choice.name)
-    if traits.language:
+    if isinstance(traits, LanguageBackend):
         return _from_folder(choice, source)
     backend = require_backend(choice.name)
     # without state on the device the cache may grow by a token a step; else buffers and engines are made for one shape
@@ -203,7 +203,8 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 def check_llm_options(backend: str, options: Mapping[str, Any]) -> None:
     """Raise UsageProblem for an option that a backend takes only for other models."""
-    get_backend(backend).check_language_options(options)
+    if isinstance(found := get_backend(backend), LanguageBackend):
+        found.check_language_options(options)
 
 
 def _from_folder(choice: BackendChoice, source: ModelSource) -> LanguageModel:
@@ -211,7 +212,9 @@ def _from_folder(choice: BackendChoice, source: ModelSource) -> LanguageModel:
     check_llm_options(choice.name, options)
     extra = {"device": source.device, **options}
     asked = SessionOptions(threads=source.threads, precision=choice.precision, extra=extra, note=source.note)
-    return require_backend(choice.name).load_language(source.directory, asked)
+    backend = require_backend(choice.name)
+    assert isinstance(backend, LanguageBackend)
+    return backend.load_language(source.directory, asked)
 
 
 def _takes_candidates(backend: str) -> bool:

@@ -9,16 +9,18 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trt_workbench.backends.abilities import Profiles
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measure.stability import noise_interval
 from trt_workbench.backends.measuring import BRIEFLY
-from trt_workbench.backends.profiling import NoProfiler, Operation, ProfiledRuns
+from trt_workbench.backends.profiling import Operation, ProfiledRuns
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.core.artefacts import Environment, read_environment, read_run
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.environment import collect_environment
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.machines import other_machine
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.model.node_names import ModelNodes, read_nodes
@@ -69,13 +71,16 @@ def profiled(request: dict[str, Any]) -> dict[str, Any]:
         return drawn
 
     runs = ProfiledRuns(feed, nodes, Path(request["folder"]), work.warmup, work.iterations, work.profile)
-    try:
-        found = get_backend(work.backend).profile(work.path, work.session_options(), runs)
-    except NoProfiler:
-        if not request["kernels"]:
-            raise
+    backend = get_backend(work.backend)
+    if isinstance(backend, Profiles):
+        found = backend.profile(work.path, work.session_options(), runs)
+    elif request["kernels"]:
         note = f"Backend {work.backend} has no layer profiler; only the kernels were recorded."
         return {"operations": [], "facts": {**_facts(work), "notes": [note]}, "work": request["work"]}
+    else:
+        raise UsageProblem(
+            f"Backend {work.backend} has no profiler by layer; use trt or one of ONNX Runtime, or --nsys or --ncu."
+        )
     own, precision_ran = _measured(work) if found.own_ms is None else (found.own_ms, found.provenance["precision_ran"])
     operations = with_shares([one.model_copy(update={"side": request["side"]}) for one in found.operations])
     facts = {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.overflow import explained_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.precision import FORMATS, STREAM, coarsest, names
 from trt_workbench.core.statistics.summary import claimed_percentile, percentile, summarize
@@ -90,7 +91,7 @@ def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_gro
     figures = lane.figures
     if gates.finite:
         found = _exact("finite", lane, ~figures["finite"].astype(bool), "not finite")
-        reason = lane.session.explained([lane.broken]) if found.verdict == "failed" and lane.broken else ""
+        reason = explained_of(lane.session, [lane.broken]) if found.verdict == "failed" and lane.broken else ""
         yield found.model_copy(update={"text": f"{found.text}{reason}"})
     if gates.integers:
         yield _exact("integers", lane, figures["changed"] > 0, "not equal to the reference's")

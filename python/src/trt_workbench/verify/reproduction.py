@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.abilities import Reproduces, Reproduction
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, get_backend
-from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
 from trt_workbench.core.counts import counted
@@ -111,9 +111,10 @@ def script(request: VerifyRequest, found: Bisected) -> str:
     assert outcome is not None
     extra = {name: value for name, value in request.options.items() if name != "profiles"}
     own = None
-    if request.backend != AUTO:
+    backend = None if request.backend == AUTO else get_backend(request.backend)
+    if isinstance(backend, Reproduces):
         asked = SessionOptions(precision=request.precision, extra=extra, shapes=outcome.cut.profile)
-        own = get_backend(request.backend).reproduction(asked, outcome.provenance)
+        own = backend.reproduction(asked, outcome.provenance)
     own = own or _with_workbench(request, outcome.cut.profile, extra)
     explained = max((one.max_rel for one in outcome.limits.values()), default=0.0)
     said = f"{title(request, found).rstrip('.')}. Needs {own.needs}; exit code 1 if the result is wrong."

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
@@ -302,7 +303,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         name = session.inputs[0].name
         more = self.detector.family.constants(batch)
         batches = (np.repeat(one[None], batch, axis=0) for one in self._prepared(_EXPLAINED))
-        return session.explained({name: images, **more} for images in batches)
+        return explained_of(session, ({name: images, **more} for images in batches))
 
     def _why_nothing(self) -> str:
         """Say whether objects are found with pixels in another range, which is tried on some images."""

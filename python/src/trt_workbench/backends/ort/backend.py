@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trt_workbench.backends.abilities import DividesModels, Profiles, Reproduces, Reproduction
 from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.ort.plugin import PluginProvider
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
-from trt_workbench.backends.reproduction import Reproduction
 
 if TYPE_CHECKING:
     from trt_workbench.model.opened import Model
@@ -51,7 +51,7 @@ class LoadRequest:
     plugin: PluginProvider | None = None
 
 
-class OrtBackend(Backend):
+class OrtBackend(Backend, Profiles, DividesModels, Reproduces):
     """ONNX Runtime with one of its providers. It can be asked where nodes go, and for the time that each of them takes.
 
     Attributes:
@@ -83,7 +83,7 @@ class OrtBackend(Backend):
         return request
 
     def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
-        """Run the model with ONNX Runtime's profiler, as `Backend.profile` describes."""
+        """Run the model with ONNX Runtime's profiler, as `Profiles` describes."""
         from trt_workbench.backends.ort.profile import profiled_runs, read_trace
 
         runs.folder.mkdir(parents=True, exist_ok=True)
@@ -93,13 +93,13 @@ class OrtBackend(Backend):
         return Profiled(trace.operations, provenance, trace.run_ms, notes=trace.notes)
 
     def partitions(self, request: PartitionRequest) -> Partitions:
-        """Ask ONNX Runtime for the assignment that it makes, as `Backend.partitions` describes."""
+        """Ask ONNX Runtime for the assignment that it makes, as `DividesModels` describes."""
         from trt_workbench.backends.ort.partitions import ort_partitions
 
         return ort_partitions(self, request)
 
     def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
-        """Return a script that uses only ONNX Runtime, as `Backend.reproduction` describes."""
+        """Return a script that uses only ONNX Runtime, as `Reproduces` describes."""
         if options.precision != "fp32" or options.extra or options.shapes:
             return None
         body = _ONNX_RUNTIME.format(provider=self.provider)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
-from trt_workbench.backends.language import Continuation, LanguageModel, PromptScores
+from trt_workbench.backends.language import Continuation, LanguageBackend, LanguageModel, PromptScores
 from trt_workbench.backends.served.address import Address
 from trt_workbench.backends.served.completions import Completions
 from trt_workbench.backends.served.failures import opening
@@ -32,13 +32,12 @@ OPTIONS = {
 }
 
 
-class OpenAiBackend(Backend):
+class OpenAiBackend(Backend, LanguageBackend):
     """A served language model. It takes the tokens that `eval-llm` makes; the server's own tokenizer has no part."""
 
     name: ClassVar[str] = "openai"
     file_kinds: ClassVar[tuple[str, ...]] = ()
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
-    language: ClassVar[bool] = True
     served: ClassVar[bool] = True
 
     def availability(self) -> Availability:
@@ -66,7 +65,7 @@ class OpenAiBackend(Backend):
         return self.load(model, options)
 
     def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:
-        """Return the served model. Raises as `Backend.load_language`."""
+        """Return the served model. Raises as `LanguageBackend.load_language`."""
         address, extra = _checked({name: value for name, value in options.extra.items() if name != "device"})
         client = HttpClient(address, extra["timeout_s"])
         with opening(address, client):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.language import LanguageBackend
 from trt_workbench.backends.ort.common import check_counts
 from trt_workbench.backends.torch.common import PRECISIONS, chosen_device, common_record, torch_availability
 from trt_workbench.core.errors import UsageProblem
@@ -41,7 +42,7 @@ _COMPILERS = ("g++", "clang++", "c++")
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 
 
-class TorchBackend(Backend):
+class TorchBackend(Backend, LanguageBackend):
     """PyTorch, operator by operator. ONNX files are converted to torch.fx; .pt2 files are what torch.export saves.
 
     Extra options: `device`, `channels_last`, `trust` (for .pt2). Precision fp32, fp16 or bf16: weights and activations
@@ -55,7 +56,6 @@ class TorchBackend(Backend):
     name: ClassVar[str] = "torch"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".pt2")
     precisions: ClassVar[tuple[str, ...]] = tuple(PRECISIONS)
-    language: ClassVar[bool] = True
     gpu_option: ClassVar[str | None] = "device=cuda:{}"
     compiled: ClassVar[bool] = False
     _options: ClassVar[Mapping[str, Option]] = _OPTIONS

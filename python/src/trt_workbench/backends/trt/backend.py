@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trt_workbench.backends.abilities import Profiles, Reproduces, Reproduction
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
-from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.layers import time_layers
 from trt_workbench.backends.trt.options import split_options
@@ -47,7 +47,7 @@ found = {{name: tensors[name].cpu().numpy() for name in expected}}
 
 
 def trt_reproduction(options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:
-    """Return the parts of the script, as `Backend.reproduction` describes."""
+    """Return the parts of the script, as `Reproduces` describes."""
     settings = _settings(options, provenance)
     if settings is None:
         return None
@@ -81,7 +81,7 @@ def _settings(options: SessionOptions, provenance: Mapping[str, Any]) -> list[st
     return lines
 
 
-class TrtBackend(Backend):
+class TrtBackend(Backend, Profiles, Reproduces):
     """TensorRT. Extra options are the fields of `RunnerChoice` and `BuildSettings`."""
 
     name: ClassVar[str] = "trt"
@@ -116,7 +116,7 @@ class TrtBackend(Backend):
         split_options(options)
 
     def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
-        """Run the engine with TensorRT's profiler, as `Backend.profile` describes."""
+        """Run the engine with TensorRT's profiler, as `Profiles` describes."""
         from trt_workbench.backends.trt.layers import join_layers
         from trt_workbench.backends.trt.opening import whole_engine
 
@@ -137,7 +137,7 @@ class TrtBackend(Backend):
         )
 
     def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:
-        """Return a script for TensorRT's own Python package, as `Backend.reproduction` describes."""
+        """Return a script for TensorRT's own Python package, as `Reproduces` describes."""
         return trt_reproduction(options, provenance)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
