@@ -157,10 +157,17 @@ def _has_instead(backend: Backend, suffix: str) -> bool:
     return "cpu" not in backend.devices and suffix in get_backend(REFERENCE).file_kinds and availability(REFERENCE).ok
 
 
-def check_name(name: str, also: Sequence[str] = ()) -> None:
-    """Raise UsageProblem, which lists the names and those of `also`, unless a backend is called `name`."""
+def check_name(name: str, also: Sequence[str] = (), *, of_models: bool = False) -> None:
+    """Raise UsageProblem unless a backend is called `name`.
+
+    Args:
+        name: to check.
+        also: other names that are taken, which the message lists, too.
+        of_models: whether the message lists, of our backends, those alone that load models without a server.
+    """
     if name not in _BACKENDS and name not in (known := backend_names()):
-        raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *known])}")
+        fits = [*also, *(one for one in known if not (of_models and one in _BACKENDS and get_backend(one).served))]
+        raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, fits)}")
 
 
 def check_backend_options(
@@ -186,7 +193,7 @@ def check_backend_options(
 
 
 def _entry(name: str) -> EntryPoint:
-    check_name(name, also=[AUTO] if name != AUTO else [])
+    check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
     if name not in _BACKENDS:
         return extensions(BACKENDS, _BACKENDS)[name]
     from importlib.metadata import EntryPoint

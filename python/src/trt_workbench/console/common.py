@@ -37,6 +37,7 @@ from trt_workbench.core.errors import (
     WorkbenchError,
     panics_as_errors,
     printable,
+    similar,
 )
 from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.settings import MORE, Setting
@@ -259,13 +260,19 @@ class PanelCommand(TyperCommand):
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
         parameters: list[Any] = self.get_params(ctx)
         read_sparingly(parameters)
-        flags = [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]
+        flags = [flag for one in parameters if one.expose_value for flag in (*one.opts, *one.secondary_opts)]
         if said := advice(self.name or "", args, flags):
             ctx.fail(said)
         try:
             rest = super().parse_args(ctx, _with_values(args, parameters))
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")  # which pydantic puts before typer's words
+            raise
+        except Exception as error:
+            if hasattr(error, "possibilities"):  # of an unknown option; those that the line is right with
+                wrong = vars(error)["option_name"]
+                near = [one for one in similar(wrong, flags) if self._takes(wrong, one, args)]
+                vars(error)["possibilities"] = near[:1]
             raise
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
@@ -276,6 +283,15 @@ class PanelCommand(TyperCommand):
                     f"{value!r} is not a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}.", ctx, parameter
                 )
         return rest
+
+    def _takes(self, wrong: str, right: str, args: list[str]) -> bool:
+        """Whether an option is taken in the place of an unknown one, with the value that was given to that."""
+        words = [right + text.removeprefix(wrong) if text.split("=")[0] == wrong else text for text in args]
+        try:
+            self.make_context(self.name, words)
+        except Exception as error:
+            return type(error).__name__ in ("MissingParameter", "NoSuchOption")  # what else is wrong
+        return True
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what follows the name of the command: `[OPTIONS] MODEL [IMAGES...]`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -15,6 +15,8 @@ INTERRUPTED = 130
 LONGEST = 6000
 # The largest number that an option or a setting takes: seeds, counts, seconds, sizes.
 LARGEST_NUMBER = 2**31 - 1
+# Of two words: `ortcpu` is ort-cpu (0.92), `fp61` near to fp16 (0.75), `nope` not to openai (0.6). And of a beginning.
+_SURE, _NEAR, _BEGINNING = 0.85, 0.65, 3
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
@@ -128,10 +130,18 @@ def panics_as_errors() -> Iterator[None]:
         raise UsageProblem(f"A library failed on what it was given: {reason_of(error)}") from error
 
 
+def similar(name: str, known: Sequence[str]) -> list[str]:
+    """Return the name that is surely meant by one that is written so, or two that may be: near ones, longer ones."""
+    if sure := difflib.get_close_matches(name, known, n=1, cutoff=_SURE):
+        return sure
+    longer = [one for one in known if len(name) >= _BEGINNING and one.startswith(name)]
+    return list(dict.fromkeys([*longer, *difflib.get_close_matches(name, known, n=2, cutoff=_NEAR)]))[:2]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the similar names, else all names."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=2)
+    near = similar(name, names)
     return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}."
 
 
