@@ -1,6 +1,8 @@
 """What a message proposes is typed in the place of what was wrong, and is taken."""
 
 import re
+import subprocess
+import sys
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -83,3 +85,11 @@ def test_an_option_that_is_proposed_is_taken(name: str, tmp_path: Path, monkeypa
         for near in re.findall(r"\(Possible options: (.+)\)", typed(command, words) or ""):
             refused += [typed(command, [one, *words[1:]]) for one in near.split(", ")]
     assert [one for one in refused if one] == []
+
+
+def test_the_package_runs_as_trtw_does(tmp_path: Path) -> None:
+    """From any folder, by the name that a virtual environment without scripts has."""
+    call = [sys.executable, "-m", "trt_workbench", "export", "run", "--too", "prometheus"]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "No such option: --too (Possible options: --to)" in done.stderr

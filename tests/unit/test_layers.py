@@ -93,7 +93,7 @@ def test_imports_point_downwards() -> None:
 
 
 def test_only_the_program_is_at_the_root() -> None:
-    assert {module.stem for module in MODULES if len(module.parts) == 1} == {"__init__", *PROGRAM}
+    assert {module.stem for module in MODULES if len(module.parts) == 1} == {"__init__", "__main__", *PROGRAM}
 
 
 def test_features_do_not_import_one_another_in_a_circle() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trt_workbench
-from trt_workbench.core.sizes import mebibytes, sized
+from trt_workbench.core.counts import mebibytes, sized
 
 PACKAGE = Path(trt_workbench.__file__).parent
 WRITERS = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".j2") and path.name != "sizes.py")

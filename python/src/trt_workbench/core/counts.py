@@ -1,4 +1,4 @@
-"""Counts with their nouns, as every message, table and page shows them; and items in groups."""
+"""Counts with their nouns and sizes in bytes, as every message, table and page shows them; and items in groups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+_UNITS = ("B", "KiB", "MiB", "GiB")
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -31,3 +32,20 @@ def counted(count: int, noun: str, several: str = "") -> str:
 def plural(noun: str) -> str:
     """Return "shapes" or "batches"."""
     return f"{noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def sized(count: float) -> str:
+    """Return "512 B", "2.5 KiB", "64 MiB" or "1.2 GiB": with one decimal unless it is whole."""
+    power = min((max(int(count), 1).bit_length() - 1) // 10, len(_UNITS) - 1)
+    if round(count / 1024**power, 1) >= 1024 and power < len(_UNITS) - 1:  # of the next unit, once it is rounded
+        power += 1
+    value = count / 1024**power
+    return f"{value:,.{0 if value == int(value) else 1}f} {_UNITS[power]}"
+
+
+def mebibytes(count: float) -> str:
+    """Return the figure for a column in MiB: with one decimal, or three below 1 MiB."""
+    value = count / 2**20
+    if 0 < value < 0.0005:
+        return "< 0.001"
+    return f"{value:.{1 if value >= 1 or not value else 3}f}"

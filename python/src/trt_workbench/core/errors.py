@@ -16,7 +16,7 @@ LONGEST = 6000
 # The largest number that an option or a setting takes: seeds, counts, seconds, sizes.
 LARGEST_NUMBER = 2**31 - 1
 # Of two words: `ortcpu` is ort-cpu (0.92), `fp61` near to fp16 (0.75), `nope` not to openai (0.6). And of a beginning.
-_SURE, _NEAR, _BEGINNING = 0.85, 0.65, 3
+_SURE, _NEAR, _BEGINNING = 0.9, 0.65, 3
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 

@@ -7,8 +7,8 @@ import resource
 from collections.abc import Sequence
 from pathlib import Path
 
+from trt_workbench.core.counts import sized
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.sizes import sized
 
 # of version 2 and of version 1: the limit, and what is used of it
 _CGROUPS = (

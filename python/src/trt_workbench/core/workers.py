@@ -22,7 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from trt_workbench.core.endings import ended_how, last_words
 from trt_workbench.core.errors import DeviceFailure, WorkbenchError, error_of
 
 if TYPE_CHECKING:
@@ -68,6 +67,24 @@ def python_command(
             what, rest = _RUN_MODULE, [what, *rest]
         arguments = ("-c", first + what, *rest)
     return [str(python or sys.executable), "-P", *arguments]
+
+
+def last_words(code: int, stderr: str) -> str:
+    """Return what a process said last: of a traceback the error, of other programs three lines; else how it ended."""
+    said = [one.strip() for one in stderr.splitlines() if one.strip()]
+    lines = 1 if any(one.startswith("Traceback ") for one in said) else 3
+    return " ".join(said[-lines:]) or f"the process {ended_how(code)}"
+
+
+def ended_how(code: int) -> str:
+    """Return how a process with this exit code ended, as the end of a sentence; below zero it is a signal's number."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (", probably because memory ran out" if name == "SIGKILL" else "")
 
 
 class WorkerFailure(Exception):

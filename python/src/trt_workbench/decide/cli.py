@@ -21,9 +21,8 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import grouped
+from trt_workbench.core.counts import grouped, mebibytes
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
-from trt_workbench.core.sizes import mebibytes
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
 

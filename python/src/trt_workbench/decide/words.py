@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import known
-from trt_workbench.core.sizes import sized
 from trt_workbench.core.statistics.bootstrap import (
     LEAST_UNITS,
     units_alike_to_show,

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.console.common import print_line, print_run, stdout_console
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.percent import covered
-from trt_workbench.core.sizes import sized
 from trt_workbench.model.precision import precision_label
 
 if TYPE_CHECKING:

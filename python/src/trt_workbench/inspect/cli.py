@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
-from trt_workbench.core.sizes import sized
 from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
 
 

@@ -19,10 +19,9 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
-from trt_workbench.core.sizes import sized
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions

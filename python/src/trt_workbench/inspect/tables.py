@@ -8,8 +8,7 @@ from rich.markup import escape
 
 from trt_workbench.console.common import print_line
 from trt_workbench.core.builds import BUILD
-from trt_workbench.core.counts import counted
-from trt_workbench.core.sizes import sized
+from trt_workbench.core.counts import counted, sized
 
 if TYPE_CHECKING:
     from rich.console import Console

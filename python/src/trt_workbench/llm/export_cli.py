@@ -16,8 +16,8 @@ from trt_workbench.console.common import (
     say,
     stdout_console,
 )
+from trt_workbench.core.counts import mebibytes
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.sizes import mebibytes
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
 

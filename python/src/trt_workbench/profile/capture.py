@@ -11,9 +11,8 @@ from typing import Any
 
 from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.core.documents import write_json
-from trt_workbench.core.endings import ended_how
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, error_of
-from trt_workbench.core.workers import python_command, run_to_end
+from trt_workbench.core.workers import ended_how, python_command, run_to_end
 from trt_workbench.profile import ncu_raw
 from trt_workbench.profile.document import Kernel
 from trt_workbench.profile.launches import LayerIndex, read_nsys

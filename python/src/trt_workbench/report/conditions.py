@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trt_workbench.core.artefacts import Cpu, Driver, Environment
-from trt_workbench.core.sizes import sized
+from trt_workbench.core.counts import sized
 
 # Far below its largest clock a card was idle, capped or throttled when the environment was recorded; not proof alone.
 _BUSY_MEMORY_SHARE = 0.05

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench import __version__
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, mebibytes, sized
 from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.machines import other_machine
 from trt_workbench.core.percent import change, covered, limit, share, signed
-from trt_workbench.core.sizes import mebibytes, sized
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.engine.layer_choices import what_differs

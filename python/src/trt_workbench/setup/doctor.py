@@ -6,11 +6,11 @@ import platform
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from trt_workbench.core.counts import sized
 from trt_workbench.core.environment import installed_distributions, installed_packages
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.gpu import driver_report, no_gpu
 from trt_workbench.core.launcher import ONNXRUNTIME_VERSION, package, repair
-from trt_workbench.core.sizes import sized
 from trt_workbench.core.workspace import cache_root, output_root, repository
 from trt_workbench.engine.tensorrt import examine_tensorrt
 

@@ -14,12 +14,12 @@ from typing import Literal
 from trt_workbench.backends.ort.common import TENSORRT_PROVIDER, release
 from trt_workbench.backends.ort.libraries import FILES
 from trt_workbench.backends.ort.plugin import PLUGIN_MINIMUM, plugin_file
+from trt_workbench.core.counts import sized
 from trt_workbench.core.environment import available_processors, installed_packages
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.core.launcher import ONNXRUNTIME_VERSION, package
 from trt_workbench.core.memory import available_bytes
-from trt_workbench.core.sizes import sized
 from trt_workbench.core.workers import python_command
 from trt_workbench.core.workspace import extern_root, tensorrt_root
 from trt_workbench.engine.tensorrt import (

@@ -20,12 +20,11 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import signed
 from trt_workbench.core.settings import Report
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
-from trt_workbench.core.sizes import sized
 from trt_workbench.model.precision import precision_label
 from trt_workbench.stream.settings import StreamSettings
 

@@ -21,8 +21,8 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import present
 from trt_workbench.console.options import spelled
 from trt_workbench.console.progress import waiting
+from trt_workbench.core.counts import mebibytes, sized
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.core.sizes import mebibytes, sized
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
 from trt_workbench.target.cards import TIME_LIMIT_S
 

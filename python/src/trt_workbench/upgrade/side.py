@@ -19,12 +19,11 @@ from trt_workbench.bench import built_group
 from trt_workbench.core.artefacts import read_bench_run
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
-from trt_workbench.core.endings import ended_how, last_words
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.files import write_text
 from trt_workbench.core.records import Record
 from trt_workbench.core.stack import Stack
-from trt_workbench.core.workers import run_to_end
+from trt_workbench.core.workers import ended_how, last_words, run_to_end
 from trt_workbench.model.opened import Model
 from trt_workbench.upgrade.document import FILE, Checked, Reduced, StackSide, Upgrade, Upgraded
 from trt_workbench.upgrade.settings import UpgradeSettings

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import SURE, Kind, Ranges, random_inputs, whole_numbers
-from trt_workbench.core.sizes import sized
+from trt_workbench.core.counts import sized
 from trt_workbench.model.index import empty_tensors
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.model.opened import Model

@@ -17,7 +17,7 @@ from typing import Any
 from trt_workbench import __version__
 from trt_workbench.backends.served.address import Address, hidden, token
 from trt_workbench.backends.served.failures import no_answer, refuse_status, too_slow
-from trt_workbench.core.sizes import sized
+from trt_workbench.core.counts import sized
 
 PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 20
