@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trt_workbench.core.statistics.comparison import (
@@ -177,6 +177,7 @@ def assert_verdict_is_of_the_interval(made: Comparison, digits: int = 2) -> None
 
 
 @settings(max_examples=60)
+@example([[0.9] + [1.1] * 7 + [2.0] * 2], 1.0)  # ties: Wilcoxon's p is 0.0586
 @given(
     st.lists(st.lists(st.floats(0.5, 2.0), min_size=9, max_size=14), min_size=1, max_size=5),
     st.sampled_from([1.0, 1.001, 1.3, 5.0]),

@@ -44,6 +44,7 @@ LEAST_REPETITIONS = 9
 
 Test = Literal["Mann-Whitney", "Wilcoxon signed-rank"]
 Verdict = Literal["faster", "slower", "no material difference", "cannot tell"]
+_APART: tuple[Verdict, ...] = ("faster", "slower")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class Comparison:
         ratio_low: lower end of its confidence interval; None where the repetitions are too few for one.
         ratio_high: upper end.
         coverage: how often such an interval holds the true ratio; 0 without one.
-        p_value: two-sided, corrected if it was made together with others.
+        p_value: two-sided, corrected if it was made together with others; where the interval tells the two apart, at
+            most 1 less its confidence: with ties its own test and the ranks' differ by a hair.
         cliffs_delta: share of pairs in which B is the larger, minus the share in which it is the smaller.
         verdict: of B, as `verdict` reads it from the interval.
         unreliable: fewer than nine repetitions on a side.
@@ -187,6 +189,7 @@ def _made(
         found = verdict(plain, None, None, material)
         return Comparison(plain, None, None, 0.0, p_value, cliffs_delta, found, unreliable, test)
     found = verdict(ratio, low, high, material)
+    p_value = min(p_value, round(1 - confidence, 12)) if found in _APART else p_value
     return Comparison(ratio, low, high, coverage, p_value, cliffs_delta, found, unreliable, test)
 
 
@@ -257,5 +260,6 @@ def together(comparisons: Sequence[Callable[[float], Comparison]]) -> list[Compa
         raw = result[index].p_value
         tested = count - rank if largest < ALPHA else tested
         largest = max(largest, min(1.0, (count - rank) * raw))
-        result[index] = replace(comparisons[index](1 - ALPHA / tested), p_value=largest)
+        made = comparisons[index](1 - ALPHA / tested)
+        result[index] = replace(made, p_value=min(largest, ALPHA) if made.verdict in _APART else largest)
     return result
