@@ -16,17 +16,31 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.llm.graph import ExportedGraph, state_names
 
 
-class SessionLogits:
-    """The `logits` graph in a session."""
+class _OfSession:
+    """A graph in a session, and the keys and values that pass by host memory."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+        self._state: dict[str, NDArray[Any]] = {}
 
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What executes the graph."""
         return self.session.record()
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what the session says it holds; empty if it does not say."""
+        return dict(self.session.memory_bytes())
+
+    def close(self) -> None:
+        """Release the session."""
+        self._state = {}
+        self.session.close()
+
+
+class SessionLogits(_OfSession):
+    """The `logits` graph in a session."""
 
     def logits(self, input_ids: Tokens) -> Logits:
         """Run the graph once without padding."""
@@ -40,33 +54,18 @@ class SessionLogits:
         """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
         return explained_of(self.session, [self._feed(input_ids)])
 
-    def memory_bytes(self) -> dict[str, int]:
-        """Return what the session says it holds; empty if it does not say."""
-        return dict(self.session.memory_bytes())
-
-    def close(self) -> None:
-        """Release the session."""
-        self.session.close()
-
     def _feed(self, input_ids: Tokens) -> dict[str, NDArray[Any]]:
         return _cast({"input_ids": input_ids, "attention_mask": np.ones_like(input_ids)}, self._dtypes)
 
 
-class SessionCache:
+class SessionCache(_OfSession):
     """The `cached` graph in a session: keys and values go out and come in again through host memory."""
 
     def __init__(self, session: Session, graph: ExportedGraph) -> None:
-        self.session = session
-        self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+        super().__init__(session)
         self._before, self._after = state_names(graph.layers)
         self._shapes = {spec.name: spec.shape for spec in session.inputs if spec.name in self._before}
-        self._state: dict[str, NDArray[Any]] = {}
         self._length = 0
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """What executes the graph."""
-        return self.session.record()
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:  # noqa: ARG002 - the interface's name
         """Run the prompt after keys and values of length 0."""
@@ -83,11 +82,6 @@ class SessionCache:
         """Return the size of the keys and values."""
         return {"state": sum(array.nbytes for array in self._state.values())}
 
-    def close(self) -> None:
-        """Release the session."""
-        self._state = {}
-        self.session.close()
-
     def _append(self, input_ids: Tokens, state: Mapping[str, NDArray[Any]]) -> Logits:
         length = self._length + input_ids.shape[1]
         feed = {"input_ids": input_ids, "attention_mask": np.ones((input_ids.shape[0], length), np.int64)}
@@ -97,7 +91,7 @@ class SessionCache:
         return outputs["logits"][:, -1].astype(np.float32, copy=False)
 
 
-class SessionSlots:
+class SessionSlots(_OfSession):
     """The `static` or `step` graph in a session: every step has the same shapes.
 
     A session that keeps state on its device takes no keys and values and gives none. Through one without state, such as
@@ -105,20 +99,13 @@ class SessionSlots:
     """
 
     def __init__(self, session: Session, graph: ExportedGraph) -> None:
-        self.session = session
-        self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+        super().__init__(session)
         before, after = state_names(graph.layers)
         given = {spec.name for spec in session.outputs}
         self._pairs = [(new, old) for new, old in zip(after, before, strict=True) if new in given]
         self._shapes = {spec.name: spec.shape for spec in session.inputs if spec.name in before}
         self._capacity = graph.cache_length or 0
-        self._state: dict[str, NDArray[Any]] = {}
         self._position: int | None = None
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """What executes the graph."""
-        return self.session.record()
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
         """Run the prompt at position 0; what earlier sequences left behind is never seen."""
@@ -140,12 +127,7 @@ class SessionSlots:
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds, else the size of the keys and values on the host."""
-        return dict(self.session.memory_bytes()) or {"state": sum(array.nbytes for array in self._state.values())}
-
-    def close(self) -> None:
-        """Release the session."""
-        self._state = {}
-        self.session.close()
+        return super().memory_bytes() or {"state": sum(array.nbytes for array in self._state.values())}
 
     def _prompt(self, input_ids: Tokens) -> Logits:
         return self._append(self.session, input_ids, 0)
