@@ -23,7 +23,7 @@ from trt_workbench.model.graph_types import computed_results, output_type
 from trt_workbench.model.low_precision.simulate import simulated
 from trt_workbench.model.narrow_formats import is_widening
 from trt_workbench.model.opened import Model, checked_on_error, once
-from trt_workbench.model.proto import STANDARD, integer
+from trt_workbench.model.proto import STANDARD, copied, integer
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_graphs, nodes_within
 
@@ -123,15 +123,15 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
     found = [row.name for row in model.facts.rows if not row.cpu]
     if not exact and _lacks_fp16(model):
         found.append("fp16")
-    copied = _lacks_zero_points(model)
-    if not found and not copied:
+    written_out = _lacks_zero_points(model)
+    if not found and not written_out:
         return model, {}
     key = {
         "recipe": _RECIPE,
         "model_sha256": model.sha256,
         "onnx": str(onnx.__version__),
         "formats": found,
-        "zero_points": copied,
+        "zero_points": written_out,
     }
     folder = cache_root() / "simulated" / hash_document(key)
     path, record = folder / "model.onnx", folder / "simulation.json"
@@ -149,14 +149,12 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
         write_json(record, {"schema_version": 1, **key})
         seal(files)
     made = {"simulated": True, "simulated_formats": found, "simulated_file": str(path)} if found else {}
-    return Model.open(path), {**made, **({"zero_points": "written out"} if copied else {})}
+    return Model.open(path), {**made, **({"zero_points": "written out"} if written_out else {})}
 
 
 @once
 def _lacks_zero_points(model: Model) -> bool:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model.proto)
-    return with_zero_points(copy) > 0
+    return with_zero_points(copied(model.proto)) > 0
 
 
 @once

@@ -12,7 +12,7 @@ import onnx
 from trt_workbench.model.attention_pattern import AttentionIndex
 from trt_workbench.model.editing import Names, rename_uses
 from trt_workbench.model.fence_names import PREFIX
-from trt_workbench.model.proto import kinds_where
+from trt_workbench.model.proto import copied, kinds_where
 
 _FLOATS = kinds_where(lambda one: not one.is_quantised and one.bits <= 32)
 
@@ -39,8 +39,7 @@ def fences(model: onnx.ModelProto, nodes: Sequence[str] = ()) -> Iterator[tuple[
 
 
 def _fenced(model: onnx.ModelProto, tensors: Sequence[str], index: AttentionIndex) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     names = Names.of(copy)
     maker = {name: (node, place) for node in copy.graph.node for place, name in enumerate(node.output)}
     for number, name in enumerate(tensors):

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from trt_workbench.model.editing import name_nodes
-from trt_workbench.model.proto import Shape, operator_name, value_shape
+from trt_workbench.model.proto import Shape, copied, operator_name, value_shape
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,7 @@ def rounded_sizes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -
 
 def _sizes_at(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Sizes:
     """Return the shapes of all tensors at these input shapes, as far as shape inference finds them."""
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(model)
+    fixed = copied(model)
     del fixed.graph.value_info[:]
     for value in (value for value in fixed.graph.input if value.name in shapes):
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes[value.name], strict=False):

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.core.precision import get
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.graph_types import output_type
-from trt_workbench.model.proto import opset
+from trt_workbench.model.proto import copied, opset
 from trt_workbench.model.randomness import RandomSource
 from trt_workbench.model.walking import Scope, reads, subgraphs
 
@@ -91,8 +91,7 @@ def with_rounding(
     Returns:
         The copy; its inputs and outputs have the same names.
     """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
+    copy = copied(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
     weights = {tensor.name for tensor in copy.graph.initializer}
     inputs = [value.name for value in copy.graph.input if value.name not in weights]
     drawing = RandomSource(opset(model), NodeWriter(Names.of(copy)))

@@ -23,6 +23,7 @@ from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.llm_directory import examine_llm_directory
+from trt_workbench.model.proto import copied
 from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound
 from trt_workbench.model.weights import OWN_FILE, is_small, put_back, take_out
 
@@ -192,8 +193,7 @@ class Model:
             UsageProblem: a file has changed since the model was opened, or the external data does not fit.
         """
         self.require_unchanged()
-        model = onnx.ModelProto()
-        model.CopyFrom(self.proto)
+        model = copied(self.proto)
         try:
             put_back(model, self.path, partial(self._content.part, self.path))
             check_model(model)

@@ -16,6 +16,13 @@ SCALES: Final = tuple(kind for name, kind in _KINDS.items() if name == "FLOAT8E8
 """Powers of two that scale blocks, where onnx has them: no format of values."""
 
 
+def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy, the caller's own."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
 def kinds(name: str) -> tuple[int, ...]:
     """Return the element types of a format; that which is written first."""
     return _known(get(name))

@@ -11,7 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from trt_workbench.core.input_files import open_regular
-from trt_workbench.model.proto import is_external
+from trt_workbench.model.proto import copied, is_external
 from trt_workbench.model.reading import all_tensors, declared_bytes
 from trt_workbench.model.walking import all_graphs
 
@@ -47,9 +47,7 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
             for key, value in (("location", OWN_FILE), ("offset", offset), ("length", length)):
                 tensor.external_data.add(key=key, value=str(value))
     # protobuf frees a message's contents only with the message
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
+    return copied(model)
 
 
 def put_back(

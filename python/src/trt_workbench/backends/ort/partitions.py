@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import onnx
-
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import (
@@ -27,7 +25,7 @@ from trt_workbench.engine.parser import ask_parser
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
 from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions
-from trt_workbench.model.proto import operator_name
+from trt_workbench.model.proto import copied, operator_name
 from trt_workbench.model.shape_nodes import NodeKey, shape_nodes
 from trt_workbench.model.weights import is_in_own_file, put_back
 
@@ -178,8 +176,7 @@ def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) 
         preload(ort)
     model: Any = request.model
     if index.renamed:
-        named = onnx.ModelProto()
-        named.CopyFrom(index.model)
+        named = copied(index.model)
         put_back(named, request.model, wanted=is_in_own_file)
         model = named.SerializeToString()
         config.add_session_config_entry(_FOLDER_ENTRY, str(request.model.parent.resolve()))

@@ -33,7 +33,7 @@ from trt_workbench.model.low_precision.cast_rules import (
     NodeTypes,
 )
 from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered
-from trt_workbench.model.proto import STANDARD, kinds, kinds_where, opset
+from trt_workbench.model.proto import STANDARD, copied, kinds, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
 from trt_workbench.model.weights import without_weights
 
@@ -70,8 +70,7 @@ def cast_model(
         raise UsageProblem(
             f"The model uses operator set {opset(model)}; {precision} needs {oldest} or newer: export it again."
         )
-    copy = onnx.ModelProto()
-    copy.CopyFrom(inlined(model))
+    copy = copied(inlined(model))
     in_order(copy)
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy)

@@ -14,7 +14,7 @@ from trt_workbench.core.precision import DEPTHWISE, FEW_CHANNELS, HEAD
 from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.index import GraphIndex, TensorFacts
 from trt_workbench.model.low_precision.bodies import bodies
-from trt_workbench.model.proto import STANDARD, Shape, integer
+from trt_workbench.model.proto import STANDARD, Shape, copied, integer
 from trt_workbench.model.sanitize.sanitize import MOST_WEIGHTS
 from trt_workbench.model.walking import has_subgraph
 from trt_workbench.model.weights import weight_bytes, without_weights
@@ -304,8 +304,7 @@ def _sized(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, Te
     """
     known = shapes or {}
     with without_weights(model) if weight_bytes(model) > MOST_WEIGHTS else nullcontext():
-        light = onnx.ModelProto()
-        light.CopyFrom(model)
+        light = copied(model)
     del light.graph.value_info[:]
     for value in light.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):

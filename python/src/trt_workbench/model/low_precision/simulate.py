@@ -34,7 +34,7 @@ from trt_workbench.model.low_precision.rounding_nodes import (
 from trt_workbench.model.low_precision.widening import keep_types, widen_type
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.noise import MOVES
-from trt_workbench.model.proto import SCALES, STANDARD, integer, kinds_where, opset
+from trt_workbench.model.proto import SCALES, STANDARD, copied, integer, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, has_subgraph, reads, subgraphs
 from trt_workbench.model.weights import without_weights
 
@@ -73,8 +73,7 @@ def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> on
         if value.type.tensor_type.elem_type in kinds & {*_NAMES}:
             kind = _NAMES[value.type.tensor_type.elem_type]
             raise UsageProblem(f"{value.name} is in {kind}, which cannot be exchanged with numpy; make it fp32.")
-    copy = onnx.ModelProto()
-    copy.CopyFrom(inlined(model))
+    copy = copied(inlined(model))
     writer = NodeWriter(Names.of(copy), "simulated")
     step_by_step(copy, kinds, writer)
     rewriter = _Rewriter(writer, kinds)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from trt_workbench.model.editing import Names, NodeWriter, inlined, replace_nodes
 from trt_workbench.model.graph_types import computed_results
 from trt_workbench.model.low_precision.simulate import UNROUNDED
-from trt_workbench.model.proto import integer, kinds, opset
+from trt_workbench.model.proto import copied, integer, kinds, opset
 from trt_workbench.model.walking import all_nodes, reads, subgraphs
 
 FLAGS = "trtw__nan_flags"
@@ -38,8 +38,7 @@ def with_flags(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     Returns:
         The copy; without FLAGS if there are no names, or operators are of before opset 9, which has no IsNaN.
     """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     if not names or opset(model) < _IS_NAN_OPSET:
         return copy
     graph, writer = copy.graph, NodeWriter(Names.of(copy), f"{FLAGS}_of")
@@ -94,8 +93,7 @@ def with_ranges(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[Watched]]
     Returns:
         The copy; without RANGES if nothing can be watched.
     """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(inlined(model))
+    copy = copied(inlined(model))
     if opset(copy) < _OLDEST:
         return copy, []
     nodes = list(all_nodes(copy))

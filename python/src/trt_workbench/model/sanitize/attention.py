@@ -17,7 +17,7 @@ from onnx import helper
 
 from trt_workbench.model.attention_pattern import Attention, AttentionIndex
 from trt_workbench.model.editing import Names, NodeWriter, put_nodes, remove_nodes, remove_unused
-from trt_workbench.model.proto import opset
+from trt_workbench.model.proto import copied, opset
 from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 
 # Axes of Unsqueeze and ReduceSum, and Slice's bounds, are inputs from here on.
@@ -211,17 +211,11 @@ def candidates(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
 
     Shapes that are known are folded before, as many forms need to know the number of queries or heads.
     """
-    folded = _copy(model)
+    folded = copied(model)
     while fold_shapes(folded, _FOLD_BYTES) or fold_constants(folded, _FOLD_BYTES):
         pass
     for rule in RULES:
-        copy = _copy(folded)
+        copy = copied(folded)
         if rewrite_attention(copy, rule):
             remove_unused(copy)
             yield rule, copy
-
-
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy

@@ -17,7 +17,7 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.constants import Array, constants
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
-from trt_workbench.model.proto import is_external
+from trt_workbench.model.proto import copied, is_external
 from trt_workbench.model.sanitize.branches import has_if, known_values
 from trt_workbench.model.sanitize.integers import outside_int32
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
@@ -231,8 +231,7 @@ def _operators(model: onnx.ModelProto) -> dict[str, int]:
 
 def _findings(model: onnx.ModelProto) -> list[str]:
     """Return what TensorRT computes in another type or clamps, and every If that stays."""
-    light = onnx.ModelProto()
-    light.CopyFrom(model)
+    light = copied(model)
     index = GraphIndex(onnx.shape_inference.infer_shapes(light))
     found = []
     if wide := [
