@@ -171,7 +171,7 @@ def test_a_first_contract_is_whole_when_what_it_leaves_is_answered(tmp_path: Pat
 def test_a_first_contract_of_a_model_of_one_chunk_size_is_whole(tmp_path: Path) -> None:
     model, contract = zipformer(tmp_path, T="45", decode_chunk_len="32"), tmp_path / "contract.json"
     printed = stdout_of("make-contract", model, "-o", contract, "--init", 0, "--batch", 3)
-    assert "Frames: dimension 1 of x, 45 in every chunk (the given size; --time-axis says another)" in printed
+    assert "Frames: dimension 1 of x, 45 in every chunk (the given size; --time-axis sets another)" in printed
     assert "Chunks: 45 frames, a later one every 32 (T, decode_chunk_len of the model's metadata)" in printed
     assert "(0 TODOs left)" in printed
     stdout_of("check-contract", contract, model)

@@ -344,8 +344,8 @@ def test_all_rows_are_compared_with_one_baseline_where_its_first_build_fails(
         ("fp16", "ort-cpu"): "scored",
     }
     failed = rows(run)["fp32", "trt"]["builds_missing"]
-    assert failed.startswith("no figures of 1 (")
-    assert failed.count("no figures") == 1
+    assert failed.startswith("no results of 1 (")
+    assert failed.count("no results") == 1
 
 
 @pytest.mark.usefixtures("builds")
@@ -370,7 +370,7 @@ def test_a_build_that_computes_in_something_else_is_named(
     assert len(builds.read_text().splitlines()) == 6
     found = rows(run)["fp16", "trt"]
     assert found["state"] == "measured"
-    assert found["builds_missing"] == "no figures of 2 (trt computes it in fp32, not fp16)"
+    assert found["builds_missing"] == "no results of 2 (trt computes it in fp32, not fp16)"
     decision = json.loads((run / "decision.json").read_text())
     said = " ".join(result.output.split())
     (doubt,) = (one for one in decision["recommendation"]["doubts"] if found["builds_missing"] in one)

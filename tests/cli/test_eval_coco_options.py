@@ -164,7 +164,7 @@ def test_boxes_are_found_on_the_device_where_the_session_offers_it(coco: Any, mo
     assert coco.predictions("device") == coco.predictions("host")
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "boxes")
     words = ["--backend", "trt", "--allow-unverified", "--postprocess", "device"]
-    coco.assert_refused(coco.invoke(*words), "differ from those that the processor finds", exit_code=1, left=["one"])
+    coco.assert_refused(coco.invoke(*words), "differ from those that the CPU finds", exit_code=1, left=["one"])
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_masks_of_the_device_that_are_not_the_processors_end_the_run(
     masks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "masks")
-    text = "differ from those that the processor finds in the same outputs"
+    text = "differ from those that the CPU finds in the same outputs"
     masks.assert_refused(masks.invoke("--backend", "trt", "--allow-unverified"), text, exit_code=1)
 
 

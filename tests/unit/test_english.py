@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,8 +51,20 @@ BETTER = {
     "anew": (r"\banew\b", "again"),
     "random by design": (r"\brandom\s+by\s+design\b", "nondeterministic"),
     "come to lie": (r"\bcomes?\s+to\s+lie\b", "be"),
+    "says another": (r"(?<!contract )\bsays?\s+another\b", "sets, changes"),
+    "a word of": (
+        r"\bwords?\s+of\s+(?:another\s+tool|trtexec|Polygraphy|ultralytics|lm-eval|other\s+commands)\b",
+        "an option of",
+    ),
+    "mean nothing": (r"\bmeans?\s+nothing\b", "meaningless, has no effect"),
 }
-_PATTERNS = {wrong: re.compile(pattern, re.IGNORECASE) for wrong, (pattern, _) in BETTER.items()}
+# Of pages for users alone: a program has figures and processors, too.
+ON_PAGES = {
+    "processor": (r"(?<!multi)(?<!transformers' )\bprocessors?\b", "CPU"),
+    "figure": (r"\bfigures?\b", "metric, value, number"),
+    "doubt": (r"(?<!passed, with )(?<!recommended, with )\bdoubts?\b", "caveat"),
+}
+_PATTERNS = {wrong: re.compile(pattern, re.IGNORECASE) for wrong, (pattern, _) in (BETTER | ON_PAGES).items()}
 _RECORDED = {"report.md", "CHANGELOG.md"}  # what a command wrote, and history
 _RULES = "## How we write"  # names the words
 _QUOTED = re.compile(r"^```.*?^```|^>.*?$|``.+?``|`[^`]+`", re.MULTILINE | re.DOTALL)
@@ -90,12 +102,12 @@ def literals(path: Path) -> str:
     return "\n".join(found[1] for found in _C_STRING.finditer(text))
 
 
-def found_in(text: str) -> list[tuple[str, str]]:
+def found_in(text: str, phrases: Iterable[str] = BETTER) -> list[tuple[str, str]]:
     """Each phrase to replace: its name, and its context."""
     return [
         (wrong, " ".join(text[max(0, hit.start() - 40) : hit.end() + 40].split()))
-        for wrong, pattern in _PATTERNS.items()
-        for hit in pattern.finditer(text)
+        for wrong in phrases
+        for hit in _PATTERNS[wrong].finditer(text)
     ]
 
 
@@ -114,6 +126,8 @@ def found_in(text: str) -> list[tuple[str, str]]:
         "skipped for want of memory",
         "left as it was: 30 groups",
         "all of it: PATH",
+        "--fp16 is a word of trtexec",
+        "(--init says another value)",
     ],
 )
 def test_phrases_are_found(text: str) -> None:
@@ -140,6 +154,17 @@ def test_documents_and_templates_use_plain_words() -> None:
         for path in documents()
         if path.name not in _RECORDED
         for wrong, context in found_in(prose(path))
+    ]
+    assert not hits, "\n".join(hits)
+
+
+def test_pages_for_users_use_the_words_of_the_field() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    pages += [page for folder in ("guides", "reference", "pictures") for page in (ROOT / "docs" / folder).rglob("*.md")]
+    hits = [
+        f"{page.relative_to(ROOT)}: … {context} … (better: {ON_PAGES[wrong][1]})"
+        for page in pages
+        for wrong, context in found_in(prose(page), ON_PAGES)
     ]
     assert not hits, "\n".join(hits)
 

@@ -78,7 +78,7 @@ class _Commands(TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what comes before a command; a word of another tool or a model in its place is refused."""
+        """Parse what comes before a command; an option of another tool or a model in its place is refused."""
         read_sparingly(self.get_params(ctx))
         if args and (args[0].partition("=")[0] in FOREIGN_OPTIONS or args[0].endswith((".onnx", ".plan", ".engine"))):
             ctx.fail("A command comes first, such as `trtw inspect MODEL`; `trtw -h` lists them.")

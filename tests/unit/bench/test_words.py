@@ -151,5 +151,5 @@ def test_what_executed_and_where() -> None:
     environment = Environment(
         command_line=[], cpu=cpu, driver=Driver(gpus=[Gpu(name="G")] * 2), variables={"CUDA_VISIBLE_DEVICES": "1"}
     )
-    assert machine(environment) == "2 G (CUDA_VISIBLE_DEVICES=1); C, 4 processors"
-    assert machine(Environment(command_line=[], cpu=Cpu(model="C", processors_available=1))) == "no GPU; C, 1 processor"
+    assert machine(environment) == "2 G (CUDA_VISIBLE_DEVICES=1); C, 4 CPUs"
+    assert machine(Environment(command_line=[], cpu=Cpu(model="C", processors_available=1))) == "no GPU; C, 1 CPU"

@@ -51,10 +51,10 @@ def test_builds_without_figures_are_named_with_their_reasons() -> None:
     assert found.missing == ""
     rows = tuple(one.model_copy(update={"reason": failed.get(one.number)}) for one in found.builds)
     found = found.model_copy(update={"builds": rows})
-    wanted = "no figures of 2, 4 (trt computes it in fp32, not fp16); no figures of 5 (it crashed)"
+    wanted = "no results of 2, 4 (trt computes it in fp32, not fp16); no results of 5 (it crashed)"
     assert found.missing == wanted
     scored = tuple(one.model_copy(update={"score": 0.5}) if one.number == 5 else one for one in found.builds)
-    assert found.model_copy(update={"builds": scored}).missing == wanted.replace("no figures of 5", "no latency of 5")
+    assert found.model_copy(update={"builds": scored}).missing == wanted.replace("no results of 5", "no latency of 5")
     held(found.words)
     long = Builds(builds=(OneBuild(number=2, reason=f"cannot read {'x ' * 400}"),))
     assert len(long.missing) < 200

@@ -65,7 +65,7 @@ def test_runs_without_figures_to_follow_are_listed_with_what_they_found(folder: 
     assert '<a href="gate/night/report.html">gate</a> <span class="soft">night</span>' in row
     assert 'data-label="outcome"><span class="pill bad">failed</span>' in row
     assert '<section class="verdict bad">\n<p><span class="pill bad">regression</span></p>' in text
-    lines = text[text.index("Every figure</h2>") :]
+    lines = text[text.index("Every metric</h2>") :]
     assert lines.count("<polyline") == len(history.series) == 5
 
 

@@ -133,7 +133,7 @@ def test_nothing_found_is_scored() -> None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({}, "annotation 7 has no keypoints: it is a box alone"),
+        ({}, "annotation 7 has no keypoints, only a box"),
         ({"keypoints": [1, 2]}, "not x, y, visibility"),
         ({"keypoints": [1, "2", 1]}, "not x, y, visibility"),
         ({"keypoints": [1, -1e300, 1]}, r"up to 2\^24"),

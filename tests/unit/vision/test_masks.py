@@ -224,7 +224,7 @@ def test_annotations_are_read_as_pycocotools_does() -> None:
 @pytest.mark.parametrize(
     ("segment", "why"),
     [
-        (None, "annotation 7 has no segmentation: it is a box alone, and the model finds masks"),
+        (None, "annotation 7 has no segmentation, only a box, but the model finds masks"),
         ([], "no segmentation"),
         ([[1, 2, 3, 4]], "annotation 7 has a polygon of 2 points"),
         ([[1, 2, 3, 4, 5]], "not x1, y1, x2, y2"),

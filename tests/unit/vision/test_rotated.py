@@ -172,7 +172,7 @@ def test_corners_are_read_and_written() -> None:
 @pytest.mark.parametrize(
     ("segment", "why"),
     [
-        (None, "annotation 7 has no segmentation: it is a box alone"),
+        (None, "annotation 7 has no segmentation, only a box"),
         ({"size": [1, 1], "counts": "1"}, "not one polygon"),
         ([[1, 2, 3, 4, 5, 6, 7, 8]] * 2, "not one polygon"),
         ([[1, 2, 3, 4, 5, 6]], "a polygon of 3 points; a rotated box has four corners"),

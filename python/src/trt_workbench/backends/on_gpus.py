@@ -26,7 +26,5 @@ def gpus_for(backends: Iterable[Backend], numbers: Sequence[int], *, device: str
         if backend.served:
             raise UsageProblem(f"--gpus is for models that run here, and {backend.name} asks a server; omit it.")
         if "cuda" not in backend.devices:
-            raise UsageProblem(
-                f"--gpus is for backends on GPUs, and {backend.name} computes on the processor; leave it out."
-            )
+            raise UsageProblem(f"--gpus is for backends on GPUs, and {backend.name} runs on the CPU; omit --gpus.")
     return gpu_devices(numbers)

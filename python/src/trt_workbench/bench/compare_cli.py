@@ -27,7 +27,7 @@ def compare(
         bool,
         typer.Option(
             "--allow-different-machines",
-            help="Compare although GPU, driver, TensorRT or processor differ; prints the differences first.",
+            help="Compare runs of another GPU, driver, TensorRT or CPU; prints the differences first.",
         ),
     ] = False,
     as_json: JsonOption = False,

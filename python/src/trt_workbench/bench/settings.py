@@ -23,7 +23,7 @@ class MatrixSettings:
     backends: Annotated[
         tuple[str, ...],
         Setting(
-            "Runtimes, comma-separated: ort-cpu,trt; those that serve here by default.", _MODEL, kind=str, read=names
+            "Runtimes, comma-separated: ort-cpu,trt; by default those that work here.", _MODEL, kind=str, read=names
         ),
     ] = ()
     precisions: Annotated[

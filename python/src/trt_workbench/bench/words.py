@@ -166,7 +166,7 @@ def _fallbacks(records: Sequence[Record]) -> list[str]:
         if record.provenance.get("fallback_nodes")
     }
     return [
-        f"{runtime} executed {counted(count, 'node')} of {model} on the processor, as allowed."
+        f"{runtime} executed {counted(count, 'node')} of {model} on the CPU, as allowed."
         for (runtime, model), count in nodes.items()
     ]
 
@@ -277,13 +277,13 @@ def _fact(value: Any) -> str:
 
 
 def machine(environment: Environment) -> str:
-    """Name the GPUs that CUDA could see and the processor."""
+    """Name the GPUs that CUDA could see and the CPU."""
     names = Counter(str(gpu.name) for gpu in environment.driver.gpus)
     cards = ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items()) or "no GPU"
     chosen = environment.variables.get("CUDA_VISIBLE_DEVICES")
     if names and chosen is not None:
         cards += f" (CUDA_VISIBLE_DEVICES={chosen})"
-    return f"{cards}; {environment.cpu.model}, {counted(environment.cpu.processors_available or 0, 'processor')}"
+    return f"{cards}; {environment.cpu.model}, {counted(environment.cpu.processors_available or 0, 'CPU')}"
 
 
 def _place(record: Record) -> str:

@@ -142,7 +142,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 def advice(command: str, words: Sequence[str], flags: Sequence[str]) -> str | None:
-    """Return what to say for each word of another tool, in a sentence or two; None where there is none.
+    """Return what to say for each option of another tool, in a sentence or two; None where there is none.
 
     Args:
         command: that they were typed for.

@@ -52,7 +52,7 @@ def run_shard(
 def required_folder(output: Path | None) -> Path:
     """Return the folder of a shard. Raises UsageProblem without one: to be asked before any work."""
     if output is None:
-        raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
+        raise UsageProblem("--shard needs an --output folder for each shard, such as --output runs/all/shard-0.")
     return output
 
 

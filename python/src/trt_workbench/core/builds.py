@@ -102,7 +102,7 @@ class Builds(Strict):
 
     @property
     def missing(self) -> str:
-        """What failed, and why, such as "no figures of 5 (trt computes it in fp32, not fp16)"; "" for nothing."""
+        """What failed, and why, such as "no results of 5 (trt computes it in fp32, not fp16)"; "" for nothing."""
         failed = [
             (one, shorten(one.reason.rstrip("."), _LONGEST_REASON, placeholder=" …"))
             for one in self.builds
@@ -110,7 +110,7 @@ class Builds(Strict):
         ]
         alike = grouped(failed, lambda pair: (pair[0].score is None, pair[1]))
         return "; ".join(
-            f"no {'figures' if unscored else 'latency'} of {', '.join(str(one.number) for one, _ in mine)} ({reason})"
+            f"no {'results' if unscored else 'latency'} of {', '.join(str(one.number) for one, _ in mine)} ({reason})"
             for (unscored, reason), mine in alike.items()
         )
 

@@ -53,8 +53,8 @@ def refuse_foreign(path: Path, is_ours: Callable[[Path], object]) -> None:
 def foreign(path: Path) -> UsageProblem:
     """Return the error for refusing to overwrite another's file."""
     return UsageProblem(
-        "The output path holds something that trt-workbench did not write, or that was changed since. It is left "
-        f"alone. Choose another name, or move it: {path}"
+        "The output path holds something that trt-workbench did not write, or that was changed since. It was not "
+        f"overwritten. Choose another name, or move it: {path}"
     )
 
 

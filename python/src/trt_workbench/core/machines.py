@@ -9,8 +9,8 @@ from trt_workbench.core.artefacts import BenchArtefacts, Environment, Gpu
 from trt_workbench.core.gpu import nvml_name
 from trt_workbench.core.records import Record
 
-_TENSORRT, _USABLE = "TensorRT", "processors that could be used"
-_SHORT = {"GPU": "{}", "processor": "{}", _USABLE: "{} usable processors"}
+_TENSORRT, _USABLE = "TensorRT", "usable CPUs"
+_SHORT = {"GPU": "{}", "CPU": "{}", _USABLE: "{} usable CPUs"}
 _Fact = tuple[str, bool, str | None]
 
 
@@ -66,7 +66,7 @@ def _facts(environment: Environment, records: Iterable[Record]) -> Iterator[_Fac
     yield "GPU", True, _joined(_visible(driver.gpus, environment.variables.get("CUDA_VISIBLE_DEVICES")))
     yield "driver", True, driver.driver_version
     yield "CUDA of the driver", True, driver.cuda_driver_version
-    yield "processor", True, cpu.model
+    yield "CPU", True, cpu.model
     yield _USABLE, True, str(cpu.processors_available or "") or None
     yield _TENSORRT, True, _joined(_versions(records, "tensorrt"))
     for package in ("onnxruntime", "onnxruntime-gpu", "torch", "trt-workbench", "trt-workbench-native"):

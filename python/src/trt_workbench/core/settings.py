@@ -75,7 +75,7 @@ def sizes(option: str, text: str) -> tuple[int, ...]:
     """Return the sizes of a list with commas. Raises UsageProblem for another form."""
     found = tuple(whole_number(part) or 0 for part in parts(text))
     if not found or not all(found):
-        raise UsageProblem(f"{option} takes sizes from 1 on, separated by commas, such as 1,8, not {text!r}.")
+        raise UsageProblem(f"{option} takes positive sizes, separated by commas, such as 1,8, not {text!r}.")
     return tuple(dict.fromkeys(found))
 
 
@@ -153,7 +153,7 @@ def with_flags(options: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
         UsageProblem: an option has a flag of its own, whatever that was set to: which of the two counts is not guessed.
     """
     if taken := sorted(flags.keys() & options.keys()):
-        raise UsageProblem(f"Option {taken[0]} has its own flag: --{taken[0].replace('_', '-')}.")
+        raise UsageProblem(f"Use --{taken[0].replace('_', '-')} in place of --option {taken[0]}.")
     return {**options, **flags}
 
 

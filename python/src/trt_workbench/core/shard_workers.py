@@ -56,7 +56,7 @@ def gpu_devices(numbers: Sequence[int]) -> list[Device]:
         if types[other] != types[first]:
             raise UsageProblem(
                 f"--gpus takes GPUs of one type: GPU {first} is {types[first]} and GPU {other} is {types[other]}. Run "
-                "each type alone, and compare."
+                "each type separately, and compare."
             )
     return [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": known[number]}) for number in chosen]
 

@@ -43,7 +43,7 @@ def kept(option: str, text: str) -> tuple[str, ...]:
             continue
         if figure not in AT_THRESHOLD:
             known = (AP, *RATES, *(at_threshold(one, SCORE_THRESHOLD) for one in AT_THRESHOLD))
-            raise UsageProblem(f"{option}: there is no figure {name!r}; {did_you_mean(name, known)}")
+            raise UsageProblem(f"{option}: there is no metric {name!r}; {did_you_mean(name, known)}")
         try:
             threshold = float(at) if "@" in name else SCORE_THRESHOLD
         except ValueError:
@@ -95,7 +95,7 @@ class DecideSettings:
     keep: Annotated[
         tuple[str, ...],
         Setting(
-            "Figures to keep within --max-loss, comma-separated: of a detector AP, or at a score threshold f1@0.25, "
+            "Metrics to keep within --max-loss, comma-separated: of a detector AP, or at a score threshold f1@0.25, "
             "precision@0.25, recall@0.25, ece@0.25; of utterances WER, token_error_rate.",
             kind=str,
             read=kept,

@@ -141,7 +141,7 @@ class BuildOptions:
     ] = None
     max_threads: Annotated[
         int | None,
-        BuildSetting("Threads of the builder; by default all processors.", _KERNELS, min=1, in_key=False, native=False),
+        BuildSetting("Threads of the builder; by default one per CPU.", _KERNELS, min=1, in_key=False, native=False),
     ] = None
     tactic_sources: Annotated[
         tuple[str, ...],

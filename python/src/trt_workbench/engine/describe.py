@@ -40,7 +40,7 @@ def _conclusion(prepared: PreparedBuild, where: str | None) -> str:
         return "The cache key is unknown until the missing parts are installed; nothing can be built before."
     if prepared.cached is not None:
         return f"The cache holds this engine: {where}"
-    return f"The engine would be built and kept here: {where}"
+    return f"The engine would be stored here: {where}"
 
 
 def _tensor(tensor: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def export(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Write the figures of a run for another tool: Parquet, Bencher, github-action-benchmark, Prometheus.
+    """Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark, Prometheus.
 
     Medians and scores have their intervals, where the format holds any. Parquet gets every record.
     """

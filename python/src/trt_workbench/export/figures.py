@@ -72,7 +72,7 @@ def figures_of(directory: Path) -> list[RunFigure]:
     command = command_of(directory)
     if command not in _READERS:
         raise UsageProblem(
-            f"A run of {command} has no figures to follow; these commands have: {', '.join(_READERS)}: {directory}"
+            f"A run of {command} has no metrics to follow; these commands have: {', '.join(_READERS)}: {directory}"
         )
     with foreign_files(directory):
         return list(_READERS[command](directory))

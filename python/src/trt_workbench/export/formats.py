@@ -118,7 +118,7 @@ def _about(run: RunDocument, environment: Environment) -> Iterator[tuple[str, tu
         "version": environment.workbench_version or "", "gpu": environment.driver.gpu_names,
         "driver": environment.driver.driver_version or "",
     }  # fmt: skip
-    yield "trtw_run_info", ("The run that the figures are of", [_sample("trtw_run_info", labels, 1)])
+    yield "trtw_run_info", ("The run that the metrics belong to", [_sample("trtw_run_info", labels, 1)])
     started = datetime.datetime.fromisoformat(run.started_at).timestamp()
     name = "trtw_run_started_timestamp_seconds"
     yield name, ("When the run started", [_sample(name, {}, started)])

@@ -54,7 +54,7 @@ def write_export(run: Path, to: str, output: Path | None) -> list[Path]:
 def _texts(run: Path, to: str, document: RunDocument) -> dict[str, str]:
     figures = figures_of(run)
     if not figures:
-        raise UsageProblem(f"The run measured nothing, so there are no figures to export: {run}")
+        raise UsageProblem(f"The run measured nothing, so there is nothing to export: {run}")
     if to == "bencher":
         return {_ENDINGS[to]: bencher(figures)}
     if to == "prometheus":

@@ -120,7 +120,7 @@ class MeasureSettings:
     threads: Annotated[
         bool,
         Setting("One host thread per stream, or one for all.", _BENCH, "--threads/--no-threads"),
-        Native("--cpu-threads sets the processors of a backend"),
+        Native("--cpu-threads sets the threads of a backend"),
     ] = False
     depth: Annotated[
         int, Setting("Queries in flight per stream; 1 exposes the transfers.", _BENCH, min=1), Native()
@@ -183,7 +183,7 @@ class InferRequest:
     precision: Annotated[Precision, OfModels()] = "fp32"
     options: Annotated[BackendOptions, OfModels()] = field(default_factory=dict)
     cpu_threads: Annotated[
-        int | None, Setting("Processors that the backend may use; by default all.", MORE, min=1), OfModels()
+        int | None, Setting("CPUs that the backend may use; by default all.", MORE, min=1), OfModels()
     ] = None
     inputs: Annotated[
         tuple[str, ...],

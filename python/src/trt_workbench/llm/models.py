@@ -188,7 +188,7 @@ class TwoSessionSlots(SessionSlots):
 
 def not_started() -> UsageProblem:
     """Return the error for a step without a prompt before it."""
-    return UsageProblem("A sequence starts with prefill; there is none to append to.")
+    return UsageProblem("A sequence must start with prefill: there is nothing to append to.")
 
 
 def _zeros(

@@ -109,7 +109,7 @@ class LlmSettings:
     )
     graphs: Annotated[Path | None, Setting("Folder of export-llm with the graphs, instead of exporting them.")] = None
     calibration: Annotated[str | None, Setting("Calibration text for ort-cpu:int8 and ort-cpu:fp8, or random.")] = None
-    threads: Annotated[int | None, Setting("Processors that a runtime may use; all by default.", min=1)] = None
+    threads: Annotated[int | None, Setting("CPUs that a runtime may use; all by default.", min=1)] = None
     options: OptionsByBackend = field(default_factory=dict)
     allow_unverified: AllowUnverified = False
 

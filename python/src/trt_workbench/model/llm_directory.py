@@ -160,7 +160,7 @@ def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
     if names and not config.get("is_decoder") and all(name.endswith(_NOT_CAUSAL) for name in names):
         raise UsageProblem(
             f"config.json names {names[0]}, which is not a causal language model: a token's prediction does not "
-            f"depend only on earlier tokens, so its perplexity and its generated text mean nothing: {folder}"
+            f"depend only on earlier tokens, so its perplexity and its generated text are meaningless: {folder}"
         )
 
 

@@ -286,8 +286,8 @@ def _said(history: History) -> list[str]:
             f"level before ({change.low:.3f} to {change.high:.3f}){more}{model}{sure}."
         )
     several = sum(len(series.points) > 1 for series in history.series)
-    none = f"No figure changed for certain, of {counted(several, 'figure')} of several runs." if several else ""
-    return sentences or [none or f"{NOTHING.capitalize()}: no figure is of several runs."]
+    none = f"No certain change in {counted(several, 'metric')} measured by several runs." if several else ""
+    return sentences or [none or f"{NOTHING.capitalize()}: no metric was measured by several runs."]
 
 
 def curve(series: HistorySeries) -> str:

@@ -25,7 +25,7 @@ def _cpu(cpu: Cpu) -> Iterator[str]:
             "clock."
         )
     if cpu.processors_available and cpu.processors and cpu.processors_available < cpu.processors:
-        yield f"The process could use {cpu.processors_available} of {cpu.processors} processors."
+        yield f"The process could use {cpu.processors_available} of {cpu.processors} CPUs."
 
 
 def _gpus(driver: Driver) -> Iterator[str]:

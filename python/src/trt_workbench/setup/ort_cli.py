@@ -23,7 +23,7 @@ from trt_workbench.console.common import (
 @handled
 def build_ort(
     *,
-    whole: Annotated[bool, typer.Option("--whole", help="All of ONNX Runtime, not the provider alone.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="All of ONNX Runtime, not only the provider.")] = False,
     source: Annotated[
         list[Path] | None,
         typer.Option(help="Source tree of ONNX Runtime or of the plug-in, repeatable; by default cloned."),

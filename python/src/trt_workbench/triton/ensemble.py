@@ -34,7 +34,7 @@ def make_ensemble(name: str, source: TritonSource, preparation: Preparation, set
     if family.task != "boxes":
         raise UsageProblem(f"--ensemble writes boxes, and the model finds {family.task} (family {family.name}).")
     if family.constants(1):
-        raise UsageProblem(f"--ensemble feeds images alone, and family {family.name} takes the images' sizes, too.")
+        raise UsageProblem(f"--ensemble feeds only images, and family {family.name} takes the images' sizes, too.")
     transform, image = family.preparation(), source.inputs[0]
     thresholds = {"conf": settings.conf, "iou": settings.iou, "max_dets": settings.max_dets}
     document = detector_document(source.inputs, source.outputs, dict(source.metadata), preparation, **thresholds)

@@ -54,7 +54,7 @@ def eval_coco(
 ) -> None:
     """Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes.
 
-    Reports the twelve COCO figures, of masks too where the model finds them, or top-1 and top-5, and the time per
+    Reports the twelve COCO metrics, of masks too where the model finds them, or top-1 and top-5, and the time per
     stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes; with shapes-segmenter,
     an embedded model for masks on the same scenes, with shapes-classifier, an embedded classifier on their objects.
     """
@@ -134,10 +134,10 @@ def _given(given: DataSettings) -> DataPlace | None:
             hint = f", or --data {given.annotations} alone" if alone else ""
             raise UsageProblem(f"--annotations needs --data with {what}{hint}")
         if given.split is not None:
-            raise UsageProblem("--split is of a data set that --data alone names; leave out --annotations.")
+            raise UsageProblem("--split needs a data set given by --data; omit --annotations.")
         return DataPlace(images, given.annotations)
     if given.images is not None:
-        raise UsageProblem("--images was given without --annotations; pass both, or --data alone.")
+        raise UsageProblem("--images was given without --annotations; pass both, or only --data.")
     if images is None:
         if given.split is not None:
             raise UsageProblem("--split needs --data.")
@@ -210,7 +210,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     for sentence in let_through([mark]):
         print_line(console, sentence)
     task = task_of(metrics["model"]["task"])
-    figures = Table("figure", "value", "95 % interval", title=f"{task.rules} figures")
+    figures = Table("metric", "value", "95 % interval", title=f"{task.rules} metrics")
     for name in figures_of(task, metrics):
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(

@@ -85,7 +85,7 @@ def check_annotations(dataset: CocoDataset) -> list[str]:
         raise UsageProblem(f"No annotated box has a width and a height, so there is nothing to find: {path}")
     if wanted.areas.min() > _LARGEST_AREA:
         raise UsageProblem(
-            f"Every annotation has an area above {_LARGEST_AREA:.0e} square pixels, which COCO's figures exclude, "
+            f"Every annotation has an area above {_LARGEST_AREA:.0e} square pixels, which COCO's metrics exclude, "
             f"so there is nothing to score: {path}"
         )
     if dataset.unlisted:
@@ -148,7 +148,7 @@ def _odd_boxes(truth: GroundTruth) -> list[str]:
         )
     if count := odd[AREA]:
         scaled = truth.extra is not None and not truth.extra.fills
-        used = "all figures of keypoints, and AP_small to AP_large," if scaled else "AP_small to AP_large"
+        used = "all metrics of keypoints, and AP_small to AP_large," if scaled else "AP_small to AP_large"
         notes.append(f"Areas of annotations that do not fit the box: {count} of {len(truth)}; {used} use the area.")
     if repeated := odd[DUPLICATE]:
         notes.append(

@@ -213,7 +213,7 @@ def _require_same(ran: Ran, wanted: Wanted) -> None:
         if not all(identical(one, other) for one, other in zip(arrays_of(ours), arrays_of(theirs), strict=True)):
             raise CheckFailed(
                 f"The boxes that the device found in image {index} of the first batch differ from those that the "
-                f"processor finds in the same outputs ({len(ours.scores)} and {len(theirs.scores)} boxes). Pass "
+                f"CPU finds in the same outputs ({len(ours.scores)} and {len(theirs.scores)} boxes). Pass "
                 "--postprocess host, and report this."
             )
 
@@ -259,7 +259,7 @@ def make_feed(
         except UsageProblem as refusal:
             if place == "device":
                 raise
-            note = f"Images are letterboxed on the processor because the device cannot do it: {refusal}"
+            note = f"Images are letterboxed on the CPU, because the device cannot do it: {refusal}"
         else:
             return _finding(device, ran, wanted, (session, transform, batch, fixed_batch, constants))
     if wanted and wanted.place == "device":
@@ -282,7 +282,7 @@ def _finding(
     head = wanted.family.head({name: array.shape for name, array in ran.outputs.items()}, wanted.decoding)
     if head is None or not isinstance(arguments[0], DetectingSession):
         if wanted.place == "device":
-            unread = f"outputs of family {wanted.family.name} are read by the processor"
+            unread = f"outputs of family {wanted.family.name} are read by the CPU"
             why = "this backend offers none of it" if head else unread
             raise UsageProblem(f"Boxes cannot be found on the device: {why}. Pass --postprocess host.")
         return device, None
@@ -292,5 +292,5 @@ def _finding(
     except (UsageProblem, ComponentMissing) as refusal:
         if wanted.place == "device":
             raise
-        return device, f"Boxes are found on the processor because the device cannot do it: {refusal}"
+        return device, f"Boxes are found on the CPU, because the device cannot do it: {refusal}"
     return finding, None

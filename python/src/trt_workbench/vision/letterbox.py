@@ -229,7 +229,7 @@ def _affine(transform: ImageTransform) -> tuple[list[float], list[float]]:
     factors = [transform.scale / std for std in transform.std]
     offsets = [-mean / std for mean, std in zip(transform.mean, transform.std, strict=True)]
     if transform.dtype == "uint8" and (factors != [1.0] * 3 or any(offsets)):
-        raise UsageProblem("A uint8 input tensor holds grey levels as they are; set scale 1, mean 0 and std 1.")
+        raise UsageProblem("A uint8 input tensor takes unscaled pixel values; set scale 1, mean 0 and std 1.")
     return factors, offsets
 
 

@@ -57,7 +57,7 @@ def _figures(run: CocoArtefacts, path: Path) -> None:
         say_rows(axes, words)
         axes.set_yticks(range(len(known)), known)
         axes.set(xlim=(-0.02, 1.02), ylim=(len(known) - 0.4, -0.6))
-        axes.set_title(f"{run.task.rules} figures; lines are 95 % intervals")
+        axes.set_title(f"{run.task.rules} metrics; lines are 95 % intervals")
         axes.grid(visible=False, axis="y")
 
 

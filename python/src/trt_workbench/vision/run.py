@@ -289,7 +289,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             )
         if self.request.conf > self.request.threshold and self.task.measures[0].by_score:
             notes.append(
-                f"Boxes below --conf {self.request.conf:g} are not kept, so figures at --threshold "
+                f"Boxes below --conf {self.request.conf:g} are not kept, so metrics at --threshold "
                 f"{self.request.threshold:g} are of boxes from {self.request.conf:g} on."
             )
         if self.dataset.missing:

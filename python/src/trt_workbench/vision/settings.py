@@ -73,9 +73,7 @@ class DetectorSettings(Preparation):
     ] = None
     max_dets: Annotated[int, Setting("Maximum boxes per image.", _DETECTOR, min=1)] = 300
     precision: Annotated[str, Setting("Precision requested from the backend.", _SPEED)] = "fp32"
-    threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
-        None
-    )
+    threads: Annotated[int | None, Setting("CPUs that the runtime may use; all by default.", _SPEED, min=1)] = None
     options: BackendOptions = field(default_factory=dict)
     url: ServerUrl = None
     preprocess: Annotated[
@@ -104,10 +102,10 @@ class CocoSettings(DetectorSettings):
         ),
     ] = None
     workers: Annotated[
-        int | None, Setting("Threads that read images; by default one per processor, at most 8.", _SPEED, min=1)
+        int | None, Setting("Threads that read images; by default one per CPU, at most 8.", _SPEED, min=1)
     ] = None
     concurrency: Annotated[
-        int | None, Setting("Concurrent inferences; by default one per processor on ort-cpu, else 1.", _SPEED, min=1)
+        int | None, Setting("Concurrent inferences; by default one per CPU on ort-cpu, else 1.", _SPEED, min=1)
     ] = None
     classes: Annotated[str | None, CLASSES] = None
     allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False

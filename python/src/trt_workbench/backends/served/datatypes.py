@@ -30,7 +30,7 @@ def as_numbers(array: NDArray[Any]) -> list[Any]:
     """Return an array as JSON's flat list. Raises UsageProblem for a type that JSON cannot hold."""
     if array.dtype.name in _ONLY_BINARY:
         raise UsageProblem(
-            f"The server takes tensors as JSON alone, which has no form for {array.dtype.name}; use its gRPC port."
+            f"The server takes tensors only as JSON, which has no form for {array.dtype.name}; use its gRPC port."
         )
     found: list[Any] = array.reshape(-1).tolist()
     return found

@@ -144,7 +144,7 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
     if errors(other, one).max() > _CAUSAL_TOLERANCE * max(np.abs(one[is_finite(one)]).max(initial=0), 1e-6):
         raise UsageProblem(
             f"This {directory.model_type} model is not causal: later tokens change the logits of earlier ones, so "
-            "its perplexity and its generated text mean nothing. A decoder of this architecture has is_decoder in "
+            "its perplexity and its generated text are meaningless. A decoder of this architecture has is_decoder in "
             f"config.json: {directory.path}"
         )
 

@@ -291,7 +291,7 @@ class _Draft:
     def _states(self) -> list[dict[str, Any]]:
         init = 0 if self._known.init is None else self._known.init
         if self._stream.pairs and self._known.init is None:
-            self.notes.append("State: zeros before the first chunk (--init says another value)")
+            self.notes.append("State: zeros before the first chunk (--init sets another value)")
         return [{"output": other, "input": name, "init": init} for name, other in self._stream.pairs.items()]
 
     def _chunking(self) -> dict[str, Any]:
@@ -337,7 +337,7 @@ class _Draft:
                 ranges[symbol] = list(self._known.batch or _STREAMS)
                 if not self._known.batch:
                     self.notes.append(
-                        f"Streams per call: {_STREAMS[0]} to {_STREAMS[2]} (--batch says another maximum)"
+                        f"Streams per call: {_STREAMS[0]} to {_STREAMS[2]} (--batch sets another maximum)"
                     )
             elif symbol in sizes_of:
                 ranges[symbol] = [sizes_of[symbol]] * 3

@@ -215,7 +215,7 @@ class DraftedStream:
             if len(left) == 1:
                 self.notes.append(
                     f"Frames: dimension {left[0]} of {self.signal.name}, {self._shape[left[0]]} in every chunk "
-                    f"({reason}; --time-axis says another)"
+                    f"({reason}; --time-axis sets another)"
                 )
                 return left[0]
         return None

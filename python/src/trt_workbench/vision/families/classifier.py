@@ -28,7 +28,7 @@ class Classifier(PerClass):
     """A classifier as Ultralytics, torchvision and timm export it: every class of an image, the best first.
 
     The image is resized by its shorter side and cropped in the centre: to the input's size where pixels are not
-    normalised (Ultralytics), to 8/7 of it where they are (torchvision, timm); `crop_pct` in the metadata says another
+    normalised (Ultralytics), to 8/7 of it where they are (torchvision, timm); `crop_pct` in the metadata sets another
     share. Rows that are no probabilities are logits, of which the softmax is taken.
 
     Source: `classify_transforms` of Ultralytics; `ImageClassification` of torchvision.transforms._presets.

@@ -70,7 +70,7 @@ def read_maps(folder: Path) -> DataForm:
             raise UsageProblem(f"Class {largest} is in none of the {len(named)} lines of {listed}: {file}")
     if not named and not largest:
         raise UsageProblem(
-            f"All pixels of the maps are of class 0, or {_IGNORED}, which stands for no class. Masks of two values are "
+            f"All pixels of the maps are of class 0, or {_IGNORED}, which is no class. Masks of two values are "
             f"written as 0 and 1: {folder}"
         )
     names = named or [f"class{value}" for value in range(largest + 1)]

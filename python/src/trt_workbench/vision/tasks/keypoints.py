@@ -66,11 +66,11 @@ class Poses(VisionTask):
                 f"The model finds {own[0]} keypoints and the annotations have {theirs}; they must be the same ones."
             )
         if not (truth.extra.labelled[~truth.crowd] > 0).any():
-            raise UsageProblem("No annotation has a labelled keypoint, so that there is nothing to score.")
+            raise UsageProblem("No annotation has a labelled keypoint, so there is nothing to score.")
         if theirs == len(COCO_SIGMAS):
             return []
         return [
-            f"COCO gives tolerances of its 17 keypoints alone; each of these {theirs} has 1/{theirs}, as Ultralytics."
+            f"COCO defines tolerances only for its 17 keypoints; each of these {theirs} has 1/{theirs}, as Ultralytics."
         ]
 
     def paint(
@@ -94,7 +94,7 @@ class Poses(VisionTask):
 def _points(row: Mapping[str, Any], place: int) -> list[list[float]]:
     flat, which = row.get("keypoints"), described(row, place)
     if not flat:
-        raise ValueError(f"{which} has no keypoints: it is a box alone, and the model finds keypoints")
+        raise ValueError(f"{which} has no keypoints, only a box, but the model finds keypoints")
     if not isinstance(flat, list) or len(flat) % 3 or not are_places(flat):
         raise ValueError(f"{which} has keypoints that are not x, y, visibility of each as numbers up to 2^24")
     points = [flat[start : start + 3] for start in range(0, len(flat), 3)]

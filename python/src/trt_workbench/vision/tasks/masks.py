@@ -91,7 +91,7 @@ def _annotated(row: Mapping[str, Any], place: int, height: int | None, width: in
     """Return the mask of an annotation, as pycocotools' `annToRLE` makes it. Raises ValueError."""
     found, which = row.get("segmentation"), described(row, place)
     if not found:
-        raise ValueError(f"{which} has no segmentation: it is a box alone, and the model finds masks")
+        raise ValueError(f"{which} has no segmentation, only a box, but the model finds masks")
     if not height or not width or min(height, width) < 1:
         raise ValueError(f"the image of {which} has no height and width, which a mask is of")
     if isinstance(found, dict):

@@ -66,7 +66,7 @@ class OrientedBoxes(VisionTask):
 def _corners(row: Mapping[str, Any], place: int) -> list[float]:
     found, which = row.get("segmentation"), described(row, place)
     if not found:
-        raise ValueError(f"{which} has no segmentation: it is a box alone, and the model finds rotated boxes")
+        raise ValueError(f"{which} has no segmentation, only a box, but the model finds rotated boxes")
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], list):
         raise ValueError(f"{which} has a segmentation that is not one polygon, as a rotated box is")
     corners: list[float] = found[0]
