@@ -75,11 +75,11 @@ def test_a_row_alone_has_a_rank(repetitions: int) -> None:
     assert _speeds([DraftRow("fp32", "trt")], records)["trt-fp32"].rank == 1
 
 
-@pytest.mark.parametrize(("count", "certain"), [(20, False), (737, False), (738, True)])
+@pytest.mark.parametrize(("count", "certain"), [(20, False), (768, False), (769, True)])
 def test_an_interval_without_width_is_as_certain_as_there_are_samples(
     tmp_path: Path, count: int, *, certain: bool
 ) -> None:
-    """738 of 738 that are alike leave 0.5 % that may not be."""
+    """769 of 769 that are alike leave 0.5 % that may not be."""
     resampled = {"fp32": np.full(100, 0.3), "fp16": np.full(100, 0.3), "int8": np.linspace(0.299, 0.301, 100)}
     tried = [
         DraftRow(name, "trt", scores=ResampledScore(0.3, values, "a", count)) for name, values in resampled.items()
@@ -123,7 +123,7 @@ def test_what_keeps_ap_and_loses_another_score_that_is_kept_is_not_recommended(t
         task=Detection(tmp_path, tmp_path, keep=("AP", "f1@0.5")), wall_s=1.0, root=tmp_path,
     )  # fmt: skip
     assert [(row.meets, row.certain) for row in made.rows] == [(True, True)] * 2 + [(False, False)] * 2
-    assert [row.loses_for_certain(made.kept, 0.005) for row in made.rows] == [False, False, True, True]
+    assert [row.is_shown_to_lose(made.kept, 0.005) for row in made.rows] == [False, False, True, True]
     assert made.recommendation.precision == "fp16"
     assert "f1@0.5 0.6000 instead of 0.6000 (loss 0.0000)" in made.recommendation.sentence
     assert made.gate is not None

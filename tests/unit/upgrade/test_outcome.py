@@ -57,7 +57,7 @@ def scored(loss: float, ends: tuple[float, float], images: int) -> ScoredPair:
     return ScoredPair(
         name="AP",
         before=before,
-        after=RowScore(value=0.5 - loss, ci95=None, loss=loss, loss_ci95=ends),
+        after=RowScore(value=0.5 - loss, ci95=None, loss=loss, loss_ci95=ends, alike=ends[0] == -ends[1]),
         images=images,
     )
 
@@ -69,9 +69,9 @@ def scored(loss: float, ends: tuple[float, float], images: int) -> ScoredPair:
         (scored(0.02, (0.01, 0.03), 100), 1e-3, "lower score"),
         (scored(0.001, (-0.002, 0.009), 100), 1e-3, "not proven"),
         (scored(0.001, (-0.002, 0.004), 29), 1e-3, "not proven"),  # decide's rule, too
-        (scored(0.0, (0.0, 0.0), 100), 1e-3, "not proven"),
-        (scored(0.0, (0.0, 0.0), 1000), 1e-3, "safe"),
-        (scored(0.0, (0.0, 0.0), 100), 0.0, "safe"),
+        (scored(0.0, (-0.038, 0.038), 100), 1e-3, "not proven"),
+        (scored(0.0, (-0.0038, 0.0038), 1000), 1e-3, "safe"),
+        (scored(0.0, (-0.038, 0.038), 100), 0.0, "safe"),
     ],
 )
 def test_scores(pair: ScoredPair, apart: float, outcome: str) -> None:

@@ -76,8 +76,7 @@ class DecisionRow(Strict):
         score: None where it has none.
         speed: None where it has none.
         meets: whether the loss of every score to be kept is within the bound; None without a score.
-        certain: whether the whole intervals of the losses are; of one without width, also with the share of samples
-            added that may be unlike those that were scored (3 / samples).
+        certain: whether the whole intervals of the losses are.
     """
 
     precision: str
@@ -103,7 +102,7 @@ class DecisionRow(Strict):
         """Return its scores of those that are to be kept; none without a score."""
         return self.score.kept(names) if self.score else {}
 
-    def loses_for_certain(self, names: Sequence[str], bound: float) -> bool:
+    def is_shown_to_lose(self, names: Sequence[str], bound: float) -> bool:
         """Whether a whole interval of a loss is beyond the bound, or a score is missing."""
         found = self.kept(names)
         return len(found) < len(names) or any(one.loss_ci95 and one.loss_ci95[0] > bound for one in found.values())

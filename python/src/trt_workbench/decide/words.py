@@ -6,14 +6,8 @@ import math
 from collections.abc import Sequence
 
 from trt_workbench.core.counts import counted, sized
-from trt_workbench.core.percent import share
 from trt_workbench.core.precision import known
-from trt_workbench.core.statistics.bootstrap import (
-    LEAST_UNITS,
-    units_alike_to_show,
-    units_to_show,
-    unseen_share,
-)
+from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.core.statistics.comparison import telling_repetitions
 from trt_workbench.decide.document import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
 from trt_workbench.decide.task import Task
@@ -105,11 +99,11 @@ def gate(
         keeps = "keeps" if len(sure) == 1 else "keep"
         text = f"{', '.join(row.label for row in sure)} {keeps} {bound}, 95 % sure ({number})."
     else:
-        best = min(counting, key=lambda row: _largest(row, keep, samples)[0])
-        largest, figure = _largest(best, keep, samples)
+        best = min(counting, key=lambda row: _largest(row, keep)[0])
+        largest, figure = _largest(best, keep)
         what = "the loss" if len(keep) == 1 else f"the loss of {figure}"
         why = f"with {number} {what} may be up to {_signed(largest)}"
-        if largest <= max_loss:
+        if samples < LEAST_UNITS:
             why = f"{number} of the {LEAST_UNITS} that an interval needs"
         text = f"{best.label} keeps {bound} on these {unit}, but that is not 95 % sure: {why}."
     return ScoreGate(passed=bool(sure if certain else counting), certain=bool(sure), rows=names, text=text)
@@ -144,9 +138,9 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _largest(row: DecisionRow, keep: Sequence[str], samples: int) -> tuple[float, str]:
-    """Return how much a row may lose of which score, by the intervals; see `largest_loss`."""
-    return max((max(one.loss, one.largest(samples)), name) for name, one in row.kept(keep).items())
+def _largest(row: DecisionRow, keep: Sequence[str]) -> tuple[float, str]:
+    """Return how much a row may lose of which score, by the intervals."""
+    return max((one.loss_ci95[1] if one.loss_ci95 else one.loss, name) for name, one in row.kept(keep).items())
 
 
 def _nothing(rows: Sequence[DecisionRow], baseline: DecisionRow) -> str:
@@ -172,8 +166,8 @@ def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
 
 
 def _within(row: DecisionRow) -> bool:
-    """Whether the whole interval of the loss is within the bound; one without width need only meet it."""
-    return bool(row.certain or (row.meets and row.score and row.score.is_widthless))
+    """Whether the whole interval of the loss is within the bound; where no sample differs, the loss need be."""
+    return bool(row.certain or (row.meets and row.score and row.score.alike))
 
 
 def _beats(row: DecisionRow, baseline: DecisionRow | None) -> bool:
@@ -288,27 +282,17 @@ def _is_ranged(row: DecisionRow) -> bool:
 
 
 def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> str:
-    figure = _largest(row, task.keep, samples)[1]
+    figure = _largest(row, task.keep)[1]
     score = row.kept(task.keep)[figure]
     ends, of = score.loss_ci95, f" of {figure}" if len(task.keep) > 1 else ""
     text = f"{counted(samples, task.unit.removesuffix('s'))} cannot prove a loss{of} of at most {max_loss:g}"
     if ends is None:
         return f"{text}."
-    room = max_loss - score.loss
-    if score.largest(samples) <= max_loss:
+    if samples < LEAST_UNITS:
         return f"{text}: an interval needs at least {LEAST_UNITS}."
-    if score.is_widthless:
-        text += ": none differs from the others, so the interval has no width, but up to "
-        text += f"{share(unseen_share(samples), 1)} of other {task.unit} may differ"
-    else:
-        text += f": the loss may be up to {_signed(score.largest(samples))}"
-    if room > 0:
-        if score.is_widthless:
-            needed = units_alike_to_show(room)
-        elif score.counted:  # of a share the interval is not symmetric
-            needed = units_to_show(score.loss, max_loss)
-        else:
-            needed = samples * ((score.largest(samples) - score.loss) / room) ** 2
+    text += f": the loss may be up to {_signed(ends[1])}"
+    if (room := max_loss - score.loss) > 0:
+        needed = samples * ((ends[1] - score.loss) / room) ** (1 if score.alike else 2)
         text += f"; about {_round_up(needed):,} would if the loss stays the same"
     return f"{text}."
 

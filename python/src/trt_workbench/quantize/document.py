@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.statistics.bootstrap import is_certain, largest_loss
+from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.model.low_precision.kinds import Method
 
@@ -25,7 +25,8 @@ class ClassLoss(Strict):
         annotations: how many objects of it there are.
         value: its AP.
         baseline: its AP in the baseline.
-        loss_ci95: 95 % interval of the difference over the same resamples; None where no resample has it.
+        loss_ci95: 95 % interval of the difference over the same resamples, with `largest_loss` of so many annotations
+            as its upper end; None where no resample has it.
     """
 
     name: str
@@ -42,8 +43,9 @@ class RowScore(Strict):
         value: of the figure.
         ci95: its 95 % interval over resamples.
         loss: by how much it is worse than the baseline's: of most figures that value less this one.
-        loss_ci95: 95 % interval of the loss over the same resamples of both (paired); None of the baseline itself.
+        loss_ci95: 95 % interval of the loss, paired by sample (`loss_interval`); None of the baseline itself.
         counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
+        alike: whether all resamples lose the same, as where nothing changed.
         guess: what guessing gives, where the score is hardly better; None where it is, and where nobody knows.
         figures: further figures by name.
         classes: of a detector, those that have annotations.
@@ -55,6 +57,7 @@ class RowScore(Strict):
     loss: FiniteFloat
     loss_ci95: Ends | None
     counted: bool = False
+    alike: bool = False
     guess: FiniteFloat | None = None
     figures: dict[str, FiniteFloat | None] = {}
     classes: list[ClassLoss] = []
@@ -72,17 +75,10 @@ class RowScore(Strict):
         return f"as good as guessing ({self.guess:.4g}), so there is nothing to lose; check model and data"
 
     def keeps(self, bound: float, count: int) -> bool:
-        """Return whether it shows that the loss is at most `bound`, given how many samples it is over.
-
-        The whole interval counts, with a margin for samples that were not seen (`largest_loss`).
-        """
+        """Return whether its interval shows that the loss is at most `bound`, given how many samples it is over."""
         if self.loss_ci95 is None:
             return self.loss == 0
-        return self.loss <= bound and is_certain(self.loss_ci95, count, bound, counted=self.counted)
-
-    def largest(self, count: int) -> float:
-        """Return what the loss is at most, given how many samples it is over, as `keeps` has it."""
-        return largest_loss(self.loss_ci95, count, counted=self.counted) if self.loss_ci95 else self.loss
+        return self.loss <= bound and is_certain(self.loss_ci95, count, bound)
 
     def among(self, scores: Sequence[RowScore]) -> RowScore:
         """Return it with intervals from the lowest to the highest end of several scores, such as of several builds."""
@@ -92,12 +88,7 @@ class RowScore(Strict):
             for name, one in self.others.items()
         }
         ends = {name: _ends([getattr(one, name) for one in every]) for name in ("ci95", "loss_ci95")}
-        return self.model_copy(update={"others": others, **ends})
-
-    @property
-    def is_widthless(self) -> bool:
-        """Whether all resamples lose the same, as where nothing changed: that says nothing about other samples."""
-        return self.loss_ci95 is not None and self.loss_ci95[0] == self.loss_ci95[1]
+        return self.model_copy(update={"others": others, "alike": all(one.alike for one in every), **ends})
 
 
 def _ends(intervals: Sequence[Ends | None]) -> Ends | None:

@@ -164,6 +164,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
         resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
         samples="\n".join(found.names),
         count=len(values),
+        seed=seed,
         figures=means,
         counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
         worse="grows" if figure == "perplexity" else "falls",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
+from trt_workbench.core.statistics.bootstrap import draw_counts, largest_loss, loss_interval, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.vision import (
@@ -47,6 +47,7 @@ class ResampledScore:
         resampled: float64 [resamples], the same over resamples of the samples.
         samples: what identifies the samples; only scores with equal ones are paired.
         count: how many samples.
+        seed: of the resamples.
         figures: further figures.
         classes: name, annotations and AP of each category that has annotations.
         class_resampled: float64 [resamples, categories with annotations].
@@ -62,6 +63,7 @@ class ResampledScore:
     resampled: NDArray[np.float64]
     samples: str
     count: int
+    seed: int = 0
     figures: Mapping[str, float | None] = field(default_factory=dict)
     classes: tuple[tuple[str, int, float], ...] = ()
     class_resampled: NDArray[np.float64] | None = None
@@ -77,14 +79,16 @@ class ResampledScore:
         Raises:
             UsageProblem: the two were scored on different samples.
         """
-        ends, loss_ends = interval(self.resampled, self.value), None
+        ends, loss_ends, alike = interval(self.resampled, self.value), None, False
         reference = self if baseline is None else baseline
         loss = float(self._loss(np.array(reference.value), np.array(self.value)))
         counted = self.counts and reference is not self and reference.value == 1  # the baseline agrees with itself
         if reference is not self:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples and cannot be compared.")
-            loss_ends = interval(self._loss(reference.resampled, self.resampled), loss)
+            losses = self._loss(reference.resampled, self.resampled)
+            loss_ends = loss_interval(loss, losses, self.count, self.seed)
+            alike = bool((losses == losses[0]).all())
             if counted:
                 ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
         return RowScore(
@@ -93,6 +97,7 @@ class ResampledScore:
             loss=loss,
             loss_ci95=loss_ends,
             counted=counted,
+            alike=alike,
             guess=self.guess if self._is_guessed(ends) else None,
             figures=dict(self.figures),
             classes=self._classes(reference),
@@ -127,9 +132,10 @@ class ResampledScore:
                 annotations=count,
                 value=value,
                 baseline=before[2],
-                loss_ci95=interval(column, before[2] - value),
+                loss_ci95=(ends[0], largest_loss(ends, count)) if ends else None,
             )
             for (name, count, value), before, column in zip(self.classes, reference.classes, differences.T, strict=True)
+            for ends in [interval(column, before[2] - value)]
         ]
 
 
@@ -190,6 +196,7 @@ def coco_scores(
         resampled=resampled.figures[main][1:],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",
         count=len(image_ids),
+        seed=seed,
         figures={name: figures[name] for name in task.figures if name != decided_by and not name.endswith(_LEFT_OUT)},
         classes=tuple((row["name"], row["ground_truths"], row[decided_by]) for row in rows),
         class_resampled=resampled.by_class[1:, rated],

@@ -8,6 +8,7 @@ from typing import Any
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
+from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.evidence import SearchEvidence
 from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
@@ -24,7 +25,8 @@ read = reader("search.json", SearchDocument)
 def answer(found: SearchDocument) -> Headline:
     """Return what the page of a run says first."""
     chosen, bound = found.evidence.chosen, found.evidence.bound
-    certain = chosen is None or not chosen.loss_ci95 or chosen.loss_ci95[1] <= bound
+    ends = chosen and chosen.loss_ci95
+    certain = not ends or is_certain(ends, found.evidence.samples, bound)
     return Headline(_said(found), "lost" if not chosen else "kept" if certain else "kept, not certain")
 
 

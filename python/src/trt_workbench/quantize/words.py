@@ -86,6 +86,7 @@ def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> Resa
             resampled=drawn,
             samples=samples,
             count=len(found.names),
+            seed=seed,
             worse="rises",
             call_ms=found.call_ms,
             guess=1.0,  # of a text with nothing in it

@@ -337,7 +337,7 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bo
     ends = after.loss_ci95
     within = f", 95 % interval {ends[0]:.4f} to {ends[1]:.4f}" if ends else ""
     text = f"{scored.name} {scored.before.value:.4f} before, {after.value:.4f} after: loss {after.loss:.4f}{within}."
-    if after.keeps(bound, scored.images) or (equal and ends == (0, 0)):  # equal to the last bit needs no proof
+    if after.keeps(bound, scored.images) or (equal and after.alike):  # equal to the last bit needs no proof
         return [("safe", text)]
     proven = (ends[0] if ends else after.loss) > 0
     return [("lower score" if proven else "not proven", text + ("" if proven else " More images may decide it."))]

@@ -11,8 +11,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.statistics.summary import interval
+
 # So many standard deviations on both sides hold that share of a normal distribution.
 _DEVIATIONS = 1.959964
+_SQUARE, _NOTHING = _DEVIATIONS**2, 1e-18
 _OF_NONE = -math.log(0.025)
 # The margin of an interval of one unit, as a share of its width; of many units, in units, and how much more of few.
 _OF_ONE, _OF_MANY, _OF_FEW, _FEW = 0.95, 1.5, 2.5, 5.0
@@ -45,56 +48,60 @@ def share_interval(share: float, units: int) -> tuple[float, float]:
 
     Draws from units that are all alike show no spread, however few they are; this interval does (Wilson, 1927).
     """
-    square = _DEVIATIONS**2
-    centre = (share + square / (2 * units)) / (1 + square / units)
-    half = _DEVIATIONS / (1 + square / units) * math.sqrt(share * (1 - share) / units + square / (4 * units**2))
+    centre = (share + _SQUARE / (2 * units)) / (1 + _SQUARE / units)
+    half = _DEVIATIONS / (1 + _SQUARE / units) * math.sqrt(share * (1 - share) / units + _SQUARE / (4 * units**2))
     return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
-def unseen_share(units: int) -> float:
-    """Return what share of all units may be unlike those that were seen and all alike, being 97.5 % sure.
+def loss_interval(loss: float, drawn: NDArray[np.float64], units: int, seed: int) -> tuple[float, float] | None:
+    """Return the ends of the 95 % interval of a loss that two models have on the same units; None as of `interval`.
 
-    Clopper and Pearson's upper limit of none, in Poisson's form: the rule of three with the tail of a 95 % interval.
+    Resamples know no unit that was not drawn: with few units that lose, their upper end lies below the truth too often
+    (16 % of 80 units, of which 4 % lose). This is a score interval, like Wilson's and Tango's: the variance at an
+    end is that of units of which as many more lose, or gain, as move the loss there. What each unit adds to the loss
+    comes from a regression on the draws; one more of the largest stands on either side. If none differs, one loses all.
+
+    Args:
+        loss: of the units themselves.
+        drawn: float64 [resamples], the loss over those of `draw_counts`; NaN where a resample held nothing to score.
+        units: how many there are.
+        seed: of the draws.
     """
-    return min(1.0, _OF_NONE / units)
+    if interval(drawn, loss) is None:
+        return None
+    known = ~np.isnan(drawn)
+    change = drawn[known] - drawn[known].mean()
+    each = loss + units * (change @ draw_counts(units, seed, len(drawn))[known]) / len(change)
+    squares = float((each**2).sum())
+    most = float(abs(each).max()) if squares > _NOTHING else 1.0
+    moves = []
+    for side in (-each, each):
+        half = (float((side.clip(0) ** 3).sum()) + most**3) / (squares + most**2) * _SQUARE / (2 * units)
+        moves.append(half + math.sqrt(half**2 + _SQUARE * float(change.var())))
+    return loss - moves[0], loss + moves[1]
 
 
-def largest_loss(ends: tuple[float, float], units: int, *, counted: bool = False) -> float:
-    """Return what a loss is at most, being 97.5 % sure, from its interval over resamples of units.
+def largest_loss(ends: tuple[float, float], units: int) -> float:
+    """Return what a loss is at most, being 97.5 % sure, where only the interval over resamples is known.
 
-    Resamples know no unit that was not drawn: with few units that lose, the upper end of their interval lies below the
-    truth too often (16 % of 80 units, of which 4 % lose). A margin is added that shrinks as the interval has more units
-    in it; of an interval without width it is `unseen_share`.
+    A margin for units that were not drawn shrinks as the interval has more units in it; without width it is Clopper and
+    Pearson's upper limit of none, in Poisson's form.
 
     Args:
         ends: of the 95 % interval.
         units: that it is over.
-        counted: whether it is a share's own interval (`share_interval`), which is wide enough for any number of units.
     """
-    if counted:
-        return ends[1]
     seen = (ends[1] - ends[0]) * units  # the width, in units
     margin = _OF_NONE if seen == 0 else min(_OF_ONE * seen, _OF_MANY + _OF_FEW * math.exp(-seen / _FEW))
     return ends[1] + min(1.0, margin / units)
 
 
-def is_certain(ends: tuple[float, float], units: int, bound: float, *, counted: bool = False) -> bool:
+def is_certain(ends: tuple[float, float], units: int, bound: float) -> bool:
     """Return whether an interval shows that a loss is at most `bound`, being 97.5 % sure.
 
     Args:
-        ends: of the interval.
+        ends: of the interval (`loss_interval`).
         units: that it is over. Fewer than 30 show too little of what others are like.
         bound: of the loss.
-        counted: as of `largest_loss`.
     """
-    return (counted or units >= LEAST_UNITS) and largest_loss(ends, units, counted=counted) <= bound
-
-
-def units_alike_to_show(share: float) -> float:
-    """Return how many units, all alike, show that at most a share of all is unlike them."""
-    return _OF_NONE / share
-
-
-def units_to_show(share: float, bound: float) -> float:
-    """Return how many units a share needs for its interval to end at `bound`, which lies above it."""
-    return _DEVIATIONS**2 * bound * (1 - bound) / (bound - share) ** 2
+    return units >= LEAST_UNITS and ends[1] <= bound
