@@ -15,7 +15,7 @@ from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
-from trt_workbench.core.records import Record, read_records
+from trt_workbench.core.records import Record, records_in
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, write_document
 from trt_workbench.model.opened import sha256_of
@@ -34,7 +34,7 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
     """Write `shard.json`; `points` are those of all shards. Raises UsageProblem if it cannot be written."""
     sweeps = _sweeps(points)
     block = shard.block(len(sweeps))
-    measured = {(one.key, one.repetition) for one in _records(folder)}
+    measured = {(one.key, one.repetition) for one in records_in(folder)}
     wanted = [
         {(point.key, repetition) for point in sweep for repetition in range(config.repetitions)}
         for sweep in sweeps[block.start : block.stop]
@@ -48,7 +48,7 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
         done=sum(one <= measured for one in wanted),
         asked=what_decides(config, points),
         ran={},
-        whole={"records": len(_records(folder))},
+        whole={"records": len(records_in(folder))},
     )
     write_document(folder, document)
 
@@ -63,7 +63,7 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
     (folder / "samples").mkdir()
     count = 0
     for one in shards.runs:
-        records = _records(one.directory)
+        records = records_in(one.directory)
         one.require_count("records.jsonl", len(records), one.document.whole["records"])
         for record in records:
             if record.samples:
@@ -87,10 +87,6 @@ def samples_of(directory: Path, record: Record) -> Path:
             f"A record names a file of samples that is not in the run's folder samples ({record.samples}): {directory}"
         )
     return path
-
-
-def _records(folder: Path) -> list[Record]:
-    return read_records(folder / "records.jsonl") if (folder / "records.jsonl").is_file() else []
 
 
 def _sweeps(points: Sequence[Point]) -> list[list[Point]]:

@@ -78,17 +78,14 @@ class SeveralBuilds:
                 self.say(f"Build {number} of {self.count}")
                 made[number] = self.build(request).path
         verdicts = {number: self.verify(plan) for number, plan in made.items()}
-        right = {number: plan for number, plan in made.items() if not _is_wrong(verdicts[number])}
+        wrong = {number for number, found in verdicts.items() if found is not None and found.verdict == WRONG}
+        right = {number: plan for number, plan in made.items() if number not in wrong}
         self.say(f"Timing {len(right)} builds in turns")
         timed = _timed(right, prepared.model.path, prepared.settings)
         builds = Builds.chosen([_one(n, plan, timed.get(n), verdicts[n]) for n, plan in made.items()], self.rule)
         kept = keep_build(prepared, read_plan(made[builds.require_kept()]), builds)
         layers, note = differences(made)
         return kept, BuiltGroup(label=prepared.model.path.name, builds=builds, layers=layers, note=note)
-
-
-def _is_wrong(found: Verification | None) -> bool:
-    return found is not None and found.verdict == WRONG
 
 
 def _one(number: int, plan: Path, timed: _Timed | None, found: Verification | None) -> OneBuild:

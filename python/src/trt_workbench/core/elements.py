@@ -63,6 +63,11 @@ def widened(array: Array) -> Array:
         return array.astype(np.complex128 if kind(array) is Kind.COMPLEX else np.float64)
 
 
+def finite(value: Any) -> float | None:
+    """Return a figure as JSON has it: None for one that is not finite."""
+    return float(value) if np.isfinite(value) else None
+
+
 def is_finite(array: Array) -> NDArray[np.bool_]:
     """Return which elements are neither NaN nor infinite; integers and texts never are."""
     if kind(array).counted:

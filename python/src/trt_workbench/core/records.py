@@ -143,6 +143,11 @@ def read_records(path: Path) -> list[Record]:
     return records
 
 
+def records_in(folder: Path) -> list[Record]:
+    """Return the records of a run's folder; nothing before the first one."""
+    return read_records(folder / "records.jsonl") if (folder / "records.jsonl").is_file() else []
+
+
 def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
     """Group records that are compared with one another: by scenario, kind and work, in order of appearance."""
     return grouped(records, lambda record: (record.scenario, record.kind, record.work))

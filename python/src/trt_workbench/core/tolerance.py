@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from trt_workbench.core.compare import compare_rows
 from trt_workbench.core.counts import counted
-from trt_workbench.core.elements import Array, Kind, errors, is_finite, kind
+from trt_workbench.core.elements import Array, Kind, errors, finite, is_finite, kind
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,9 @@ def deviation(found: Array, expected: Array, rtol: float, atol: float) -> Deviat
         passed=mismatches == 0,
         elements=error.size,
         mismatches=mismatches,
-        max_abs_error=_figure(own.max(initial=0)),
-        max_rel_error=_figure(relative.max(initial=0)),
-        mean_abs_error=_figure(mean),
+        max_abs_error=finite(own.max(initial=0)),
+        max_rel_error=finite(relative.max(initial=0)),
+        mean_abs_error=finite(mean),
         cosine=_cosine(found, expected),
         note=note,
     )
@@ -88,7 +87,3 @@ def _cosine(found: Array, expected: Array) -> float | None:
     """Return the cosine; integers count as floats here."""
     wide = np.result_type(np.float64, found.dtype, expected.dtype)
     return compare_rows(found.astype(wide), expected.astype(wide), rows=False).cosine()
-
-
-def _figure(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None

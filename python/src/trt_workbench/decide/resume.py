@@ -14,7 +14,7 @@ from pydantic import Field
 from trt_workbench.bench import samples_of
 from trt_workbench.core.documents import Strict, append_lines, read_document, write_json
 from trt_workbench.core.hashing import has_hash, hash_document
-from trt_workbench.core.records import Record, read_records
+from trt_workbench.core.records import Record, records_in
 from trt_workbench.core.shard_files import circumstances, first_difference
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import sha256_of
@@ -118,11 +118,6 @@ class Earlier:
         assert one.path is not None
         text = json.dumps(request, sort_keys=True, default=str).replace(str(self._folder), "RUN")
         return hash_document({"request": text, "model": sha256_of(one.path), **self._here})
-
-
-def records_in(folder: Path) -> list[Record]:
-    """Return what was measured of rows; nothing before the first one."""
-    return read_records(folder / "records.jsonl") if (folder / "records.jsonl").is_file() else []
 
 
 def _has_engine(provenance: Mapping[str, Any]) -> bool:

@@ -26,13 +26,13 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.precision import read
-from trt_workbench.core.records import Record
+from trt_workbench.core.records import Record, records_in
 from trt_workbench.core.workers import WorkerFailure, Workers
 from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.elsewhere import compiled_elsewhere
 from trt_workbench.decide.judge import judged
-from trt_workbench.decide.resume import Earlier, records_in
+from trt_workbench.decide.resume import Earlier
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted

@@ -100,12 +100,8 @@ def gate(
         text = f"{', '.join(row.label for row in sure)} {keeps} {bound}, 95 % sure ({number})."
     else:
         best = min(counting, key=lambda row: _largest(row, keep)[0])
-        largest, figure = _largest(best, keep)
-        what = "the loss" if len(keep) == 1 else f"the loss of {figure}"
-        why = f"with {number} {what} may be up to {_signed(largest)}"
-        if samples < LEAST_UNITS:
-            why = f"{number} of the {LEAST_UNITS} that an interval needs"
-        text = f"{best.label} keeps {bound} on these {unit}, but that is not 95 % sure: {why}."
+        why = _uncertain(best, keep, unit, max_loss, samples)
+        text = f"{best.label} keeps {bound} on these {unit}, but that is not 95 % sure. {why}"
     return ScoreGate(passed=bool(sure if certain else counting), certain=bool(sure), rows=names, text=text)
 
 
@@ -162,7 +158,10 @@ def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
         fastest.setdefault(row.precision, row)
     # rows share a rank with their neighbours: the first and the last of many may be distinguishable
     faster = [row for row in fastest.values() if _beats(row, fastest.get(BASELINE))]
-    return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not _within(row), _loss(row)))
+    return min(
+        faster or fastest.values(),
+        key=lambda row: (row.precision != BASELINE, not _within(row), row.score.loss if row.score else math.inf),
+    )
 
 
 def _within(row: DecisionRow) -> bool:
@@ -231,7 +230,7 @@ def _doubts(
 ) -> list[str]:
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
-        doubts.append(_uncertain(chosen, task, max_loss, samples))
+        doubts.append(_uncertain(chosen, task.keep, task.unit, max_loss, samples))
     if task.overlap and any(_is_ranged(row) for row in rows):
         doubts.append(
             f"Some calibration {task.unit} were also scored, which makes the scores of calibrated precisions too good; "
@@ -281,11 +280,11 @@ def _is_ranged(row: DecisionRow) -> bool:
     return row.score is not None and row.calibrated and any(one.is_calibrated for one in formats)
 
 
-def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> str:
-    figure = _largest(row, task.keep)[1]
-    score = row.kept(task.keep)[figure]
-    ends, of = score.loss_ci95, f" of {figure}" if len(task.keep) > 1 else ""
-    text = f"{counted(samples, task.unit.removesuffix('s'))} cannot prove a loss{of} of at most {max_loss:g}"
+def _uncertain(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float, samples: int) -> str:
+    figure = _largest(row, keep)[1]
+    score = row.kept(keep)[figure]
+    ends, of = score.loss_ci95, f" of {figure}" if len(keep) > 1 else ""
+    text = f"{counted(samples, unit.removesuffix('s'))} cannot prove a loss{of} of at most {max_loss:g}"
     if ends is None:
         return f"{text}."
     if samples < LEAST_UNITS:
@@ -301,10 +300,6 @@ def _round_up(number: float) -> int:
     """Return a number of samples with two significant figures."""
     step = int(10 ** max(0, math.floor(math.log10(max(number, 1))) - 1))
     return math.ceil(number / step) * step
-
-
-def _loss(row: DecisionRow) -> float:
-    return row.score.loss if row.score else math.inf
 
 
 def _latency(row: DecisionRow) -> float:

@@ -119,7 +119,8 @@ def _read(path: Path, *, trust: bool, advise_trust: bool) -> CheckedPlan:
     if manifest.engine.sha256 == digest:
         return checked(manifest)
     if not trust:
-        size = f"{len(data)} bytes instead of {manifest.engine.size_bytes}, " if _other_size(data, manifest) else ""
+        expected = manifest.engine.size_bytes
+        size = f"{len(data)} bytes instead of {expected}, " if len(data) != expected else ""
         raise UsageProblem(
             f"The plan does not match its manifest ({size}SHA-256 {digest[:16]}… instead of "
             f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} "
@@ -255,7 +256,3 @@ def plugin_libraries(plan: CheckedPlan, given: Sequence[PluginLibrary]) -> tuple
             f"backend loads the plan): {plan.path}"
         )
     return tuple(given)
-
-
-def _other_size(data: bytes, manifest: Manifest) -> bool:
-    return len(data) != manifest.engine.size_bytes

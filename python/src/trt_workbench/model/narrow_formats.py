@@ -35,9 +35,9 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
     nodes = list(all_nodes(model))
     for node in [one for one in nodes if one.op_type == "Constant" and one.output]:
         tensors |= dict.fromkeys(node.output, max((entry.t.data_type for entry in node.attribute), default=0))
-    values = [value for graph in graphs for value in (*graph.input, *graph.output)]
+    values = {value.type.tensor_type.elem_type for graph in graphs for value in (*graph.input, *graph.output)}
     halves = kinds_where(lambda one: not one.cpu and not one.is_quantised)
-    found = {halves[kind] for kind in (*tensors.values(), *_value_types(values), *_targets(nodes)) if kind in halves}
+    found = {halves[kind] for kind in (*tensors.values(), *values, *_targets(nodes)) if kind in halves}
     found |= {_SMALL_FLOATS[kind] for kind in _targets(nodes) if kind in _SMALL_FLOATS}
     scales = {node.input[1] for node in nodes if is_widening(node) and len(node.input) > 1}
     for node in nodes:
@@ -95,7 +95,3 @@ def _targets(nodes: Iterable[onnx.NodeProto]) -> set[int]:
     """Return the element types that nodes make by name."""
     own = [node for node in nodes if node.domain in STANDARD]
     return {entry.i for node in own for entry in node.attribute if entry.name in ("to", "output_dtype", "dtype")}
-
-
-def _value_types(values: Iterable[onnx.ValueInfoProto]) -> set[int]:
-    return {value.type.tensor_type.elem_type for value in values}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.core.compare import Difference, difference
-from trt_workbench.core.elements import equal, is_finite
+from trt_workbench.core.elements import equal, finite, is_finite
 from trt_workbench.stream.compare import agreement
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.feeding import fitted
@@ -178,8 +178,3 @@ class Lane:
         same = all(equal(array, closed.last[name]) for name, array in self.last.items())
         if not same and self.unequal_chunk is None:
             self.unequal_chunk = self.done - 1
-
-
-def finite(value: float) -> float | None:
-    """Return a figure as JSON has it: None for one that is not finite."""
-    return float(value) if np.isfinite(value) else None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.overflow import explained_of
 from trt_workbench.core.counts import counted
+from trt_workbench.core.elements import finite
 from trt_workbench.core.precision import FORMATS, STREAM, coarsest, names
 from trt_workbench.core.statistics.summary import claimed_percentile, percentile, summarize
 from trt_workbench.model.precision import carried
@@ -18,7 +19,7 @@ from trt_workbench.stream.contract.parts import Gate, Gates
 from trt_workbench.stream.document import Drift, LaneMetrics, TensorSummary
 from trt_workbench.stream.drift import RECURRENT_CHUNKS, drift
 from trt_workbench.stream.gate_result import GateResult, Verdict
-from trt_workbench.stream.lane import Lane, finite
+from trt_workbench.stream.lane import Lane
 
 _ABSOLUTE = Gate(abs_p95=5e-4, abs_max=1e-3, abs_mean=2e-4)
 CHECKLIST = Gates.model_validate(dict.fromkeys(names(), _ABSOLUTE))

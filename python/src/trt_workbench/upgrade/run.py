@@ -360,5 +360,4 @@ def _of_time(settings: UpgradeSettings, timed: Timed | None) -> list[tuple[Outco
         return [("wrong", f"Its outputs were wrong while it was timed: {text}.")]
     if timed.outcome == "cannot tell":
         return [("not proven", f"Whether it is slower could not be shown: {text}{tail}.")]
-    words = {"improvement": "Faster"}
-    return [("safe", f"{words.get(timed.outcome, 'As fast')}: {text}{tail}.")]
+    return [("safe", f"{'Faster' if timed.outcome == 'improvement' else 'As fast'}: {text}{tail}.")]

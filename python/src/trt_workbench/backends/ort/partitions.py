@@ -75,7 +75,7 @@ def read_assignment(session: ort.InferenceSession) -> Assignment:
     """Return the assignment of a session that was made with RECORD_ENTRY set to "1"."""
     return Assignment(
         tuple(
-            AssignedGroup(group.ep_name, tuple(_key(node) for node in group.get_nodes()))
+            AssignedGroup(group.ep_name, tuple((operator_name(node), node.name) for node in group.get_nodes()))
             for group in method(session, "get_provider_graph_assignment_info")()
         )
     )
@@ -121,10 +121,6 @@ def check_assignment(
         "fallback_nodes": [{"provider": provider, "operator": op, "name": name} for provider, (op, name) in data],
         "allow_fallback": allow_fallback,
     }
-
-
-def _key(node: Any) -> NodeKey:
-    return (operator_name(node), node.name)
 
 
 def _listed(nodes: list[tuple[str, NodeKey]]) -> str:

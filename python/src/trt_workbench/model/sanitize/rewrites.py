@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import onnx
@@ -260,16 +259,12 @@ def finite_masks(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
             readers.setdefault(name, []).append(node)
     changed = []
     for name, value in values.items():
-        if value.dtype != np.float32 or not _below_fp16(value):
+        if value.dtype != np.float32 or not np.any(np.less(value, -_FP16_MAX)):
             continue
         if all(_reaches_softmax(node, readers, 4) for node in readers.get(name, [])):
             set_constant(graph, name, np.clip(value, np.float32(-_FP16_MAX), None))
             changed.append(name)
     return changed
-
-
-def _below_fp16(value: Any) -> bool:
-    return bool(np.any(value < -_FP16_MAX))
 
 
 def _reaches_softmax(node: onnx.NodeProto, readers: Mapping[str, list[onnx.NodeProto]], depth: int) -> bool:

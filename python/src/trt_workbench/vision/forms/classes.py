@@ -27,11 +27,7 @@ def class_folders(folder: Path) -> list[Path]:
     if not folder.is_dir() or any(is_image(entry.name) and not entry.is_dir() for entry in folder.iterdir()):
         return []
     found = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    return [] if any(one.name in _PARTS for one in found) or not any(_holds_images(one) for one in found) else found
-
-
-def _holds_images(folder: Path) -> bool:
-    return next(images_below(folder), None) is not None
+    return [] if any(one.name in _PARTS for one in found) or not any(any(images_below(one)) for one in found) else found
 
 
 def read_classes(place: Path, exif: Exif = "ignore") -> DataForm:
