@@ -1,6 +1,7 @@
 """A gate calls the commands, judges by the limits of its file, and says the result in several formats."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,7 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
     (check,) = gate(tmp_path, text)["checks"]
     assert (check["name"], check["passed"], check["exit_code"]) == ("score", True, 0)
     assert "loss 0.0000 against the baseline's" in check["text"]
+    assert re.match(r"AP 0\.\d{4} on 4 images, 95 % interval 0\.\d{4} to [01]\.\d{4}, loss ", check["text"])
     assert "(paired by image, 95 % interval -0.9604 to 0.9604; not certain)" in check["text"]  # of four images
     better = (run / "metrics.json").read_text().replace('"AP": 0.', '"AP": 0.9', 1)
     (tmp_path / "better.json").write_text(better)
@@ -83,7 +85,9 @@ def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, st
     metrics["AP"] = float(said.split("predictions.json has AP ")[1][:6])
     (tmp_path / "base" / "metrics.json").write_text(json.dumps(metrics))
     said = gate(tmp_path, text)["checks"][0]["text"]
-    low, high = map(float, said.partition("95 % interval ")[2].rstrip(")").partition(";")[0].split(" to "))
+    low, high = map(
+        float, said.partition("paired by image, 95 % interval ")[2].rstrip(")").partition(";")[0].split(" to ")
+    )
     assert low < -0.1 < high  # of four images others may lose
 
 
@@ -135,6 +139,7 @@ def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     assert "twice.onnx is wrong" in found["checks"][0]["text"]
     assert str(tmp_path / "run" / "verify" / "report.html") in found["checks"][0]["text"]
     assert "more than 1e-06 ms" in found["checks"][1]["text"]
+    assert re.search(r"on ort-cpu: \d+\.\d{3} ms \(\d+ % interval \d+\.\d{3} to ", found["checks"][1]["text"])
     assert found["checks"][1]["report"] == "latency/report.html"
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Failed: verify, latency (2 of 2)." in page

@@ -16,7 +16,7 @@ from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import OPERATING
 from trt_workbench.vision.matches import CocoMatches, Verdicts
-from trt_workbench.vision.operating import curves, operate, resampled
+from trt_workbench.vision.operating import curves, in_words, operate, resampled
 
 Judged = list[tuple[float, bool]]  # score, right
 
@@ -212,3 +212,14 @@ def test_the_curves_meet_the_figures() -> None:
     bins = drawn["reliability"]
     apart = [n * abs(s - p) for n, s, p in zip(bins["detections"], bins["score"], bins["precision"], strict=True) if n]
     assert sum(apart) / sum(bins["detections"]) == pytest.approx(figures["ece"])
+
+
+def test_every_figure_is_said_with_its_interval() -> None:
+    names = ("f1", "precision", "recall", "ece", "best_f1", "best_f1_threshold")
+    metrics = dict.fromkeys(names, 0.5) | {f"{name}_ci95": (0.4, 0.6) for name in names}
+    said = in_words({**metrics, "settings": {"threshold": 0.25}, "precision_ci95": None})
+    assert said == (
+        "At score 0.25: F1 0.5000 (0.4000 to 0.6000), precision 0.5000, recall 0.5000 (0.4000 to 0.6000), calibration "
+        "error (ECE) 0.5000 (0.4000 to 0.6000), best F1 0.5000 (0.4000 to 0.6000) at 0.500."
+    )
+    assert in_words({"f1": None}) == ""

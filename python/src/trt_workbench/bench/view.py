@@ -9,7 +9,6 @@ from typing import Any
 
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.core.artefacts import BenchArtefacts
-from trt_workbench.core.percent import covered
 from trt_workbench.core.records import Record, by_work
 from trt_workbench.core.statistics.comparison import Comparison, Interval
 from trt_workbench.core.statistics.summary import MINIMUM_SAMPLES, claimed
@@ -196,17 +195,9 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _span(time: Interval) -> str:
-    """The interval with its true coverage; a single repetition has none."""
-    if not time.coverage:
-        return "one repetition, no interval"
-    return f"{covered(time.coverage)} interval {time.low:.3f} to {time.high:.3f}"
-
-
 def _sentence(work: str, standings: Sequence[Standing]) -> str:
     best = standings[0]
-    time = best.latency_ms
-    figure = f"{time.median:.3f} ms ({_span(time)})"
+    figure = best.latency_ms.in_words
     if len(standings) == 1:
         return f"{work}: {best.runtime} takes {figure}; there is no other runtime to compare."
     tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]

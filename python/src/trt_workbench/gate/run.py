@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 from trt_workbench.backends.preparation import Preparation
@@ -22,6 +21,7 @@ from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.precision import check_any
+from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
@@ -175,9 +175,11 @@ def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
     score = _figure(done.document, main, "score")
     below = {name: (_figure(done.document, name, "score.at_least"), least) for name, least in part.at_least.items()}
     problems = [f"{name} {value:.4f} is below {least}" for name, (value, least) in below.items() if value < least]
-    certain, text = True, f"{main} {score:.4f} on {done.document['images']} images"
     own = coco_scores(done.directory, done.document["settings"].get("seed", 0))
-    if told := own.against(None).as_good_as_guessing:
+    alone = own.against(None)
+    within = f", 95 % interval {alone.ci95[0]:.4f} to {alone.ci95[1]:.4f}" if alone.ci95 else ""
+    certain, text = True, f"{main} {score:.4f} on {done.document['images']} images{within}"
+    if told := alone.as_good_as_guessing:
         problems.append(f"{main} {score:.4f} is {told}")
     if part.baseline:
         before = _baseline(part.baseline, done.document)
@@ -239,10 +241,11 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
         return CheckResult(str(done.failure), done.failure)
     points = grouped(done.document.records, lambda one: (one.work, one.runtime))
     found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
-    medians = {f"{work} on {runtime}": median(values) for (work, runtime), values in found.items() if values}
-    slow = [f"{name} takes {ms:.3f} ms" for name, ms in medians.items() if part.at_most_ms and ms > part.at_most_ms]
+    medians = {f"{work} on {runtime}": median_interval(times) for (work, runtime), times in found.items() if times}
+    most = part.at_most_ms
+    slow = [f"{name} takes {one.median:.3f} ms" for name, one in medians.items() if most and one.median > most]
     problems = [f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else []
-    text = "; ".join(f"{name}: {ms:.3f} ms" for name, ms in medians.items())
+    text = "; ".join(f"{name}: {one.in_words}" for name, one in medians.items())
     doubtful = [one for one in unstable(done.document.records) if len(one["repetitions"]) == one["measured"]]
     certain = not doubtful
     if doubtful:

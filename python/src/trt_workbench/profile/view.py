@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
 from trt_workbench.core.artefacts import read_run
 from trt_workbench.core.counts import counted
-from trt_workbench.core.percent import covered, share
+from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.comparison import MATERIAL, Interval
 from trt_workbench.model.precision import precision_label
 from trt_workbench.profile.difference import LayerGroup, difference, overhead, telling
@@ -276,7 +276,7 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
         return f"Which is faster is not known: the earlier run is from another machine ({'; '.join(different)})."
     if found is None:
         return "Which is faster is not known: the time without the profiler is missing for one side."
-    times = f"{target.title} takes {_span(found.target)}, {against.title} {_span(found.against)}"
+    times = f"{target.title} takes {found.target.in_words}, {against.title} {found.against.in_words}"
     word = {"target": f"{target.title} is faster", "against": f"{against.title} is faster", None: "neither is faster"}
     verdict = f"Without the profiler {word[found.faster]}: {times}."
     if found.profile_agrees:
@@ -291,18 +291,13 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
     )
 
 
-def _span(time: Interval) -> str:
-    ends = f"{covered(time.coverage)} interval {time.low:.3f} to {time.high:.3f}" if time.coverage else "median"
-    return f"{time.median:.3f} ms ({ends})"
-
-
 def _of_side(side: SideView) -> list[str]:
     found = []
     if side.operations:
         first = side.longest[:_NAMED]
         part = sum(one.share or 0.0 for one in first)
         names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
-        alone = f"one run takes {_span(own)}; " if (own := _interval(side.facts, "own")) else ""
+        alone = f"one run takes {own.in_words}; " if (own := _interval(side.facts, "own")) else ""
         found.append(
             f"{side.title}: {alone}with the profiler its {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms; "
             f"the longest ({share(part)} of that) are {names}."

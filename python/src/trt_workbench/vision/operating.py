@@ -157,18 +157,25 @@ def _listed(values: _Values) -> list[float | None]:
     return [None if np.isnan(one) else one for one in values.tolist()]
 
 
+_IN_WORDS = {
+    "f1": "F1",
+    "precision": "precision",
+    "recall": "recall",
+    "ece": "calibration error (ECE)",
+    "best_f1": "best F1",
+}
+
+
 def in_words(metrics: Mapping[str, Any]) -> str:
     """Return the figures of metrics.json in a sentence; "" of runs of earlier releases."""
     if metrics.get("f1") is None:
         return ""
-    ends = {name: metrics[f"{name}_ci95"] for name in ("f1", "ece")}
-    spread = {name: f" ({one[0]:.4f} to {one[1]:.4f})" if one else "" for name, one in ends.items()}
-    text = f"At score {metrics['settings']['threshold']:g}: F1 {metrics['f1']:.4f}{spread['f1']}"
-    if metrics["precision"] is not None:
-        text += f", precision {metrics['precision']:.4f}"
-    text += f", recall {metrics['recall']:.4f}"
-    if metrics["best_f1_threshold"] is not None:
-        text += f"; best F1 {metrics['best_f1']:.4f} at {metrics['best_f1_threshold']:.3f}"
-    if metrics["ece"] is not None:
-        text += f"; calibration error (ECE) {metrics['ece']:.4f}{spread['ece']}"
-    return f"{text}."
+    figures = [
+        f"{words} {value:.4f}" + (f" ({ends[0]:.4f} to {ends[1]:.4f})" if ends else "")
+        for name, words in _IN_WORDS.items()
+        if (value := metrics[name]) is not None
+        for ends in [metrics[f"{name}_ci95"]]
+    ]
+    at = metrics["best_f1_threshold"]
+    best = "" if at is None else f" at {at:.3f}"
+    return f"At score {metrics['settings']['threshold']:g}: {', '.join(figures)}{best}."

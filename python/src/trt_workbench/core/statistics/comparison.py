@@ -63,6 +63,12 @@ class Interval:
     high: float
     coverage: float
 
+    @property
+    def in_words(self) -> str:
+        """Milliseconds with the interval and its true coverage; a single figure has none."""
+        ends = f"{covered(self.coverage)} interval {self.low:.3f} to {self.high:.3f}"
+        return f"{self.median:.3f} ms ({ends if self.coverage else 'no interval'})"
+
 
 @dataclass(frozen=True)
 class Comparison:
