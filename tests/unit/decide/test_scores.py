@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide.settings import kept
-from trt_workbench.quantize.scores import coco_scores
+from trt_workbench.quantize.scores import _guess, coco_scores
+from trt_workbench.vision.dataset import CocoDataset, GroundTruth
 
 Make = Callable[..., Path]
 
@@ -80,3 +82,14 @@ def test_what_is_kept(text: str, found: tuple[str, ...]) -> None:
 def test_what_cannot_be_kept(text: str) -> None:
     with refused(UsageProblem):
         kept("--keep", text)
+
+
+def test_a_guess_is_the_most_frequent_class_by_images_or_by_pixels() -> None:
+    """Of ten images nine are of class 7; the others cover three quarters of the pixels."""
+    kinds, areas = np.array([7] * 9 + [2, 3]), np.array([10.0] * 9 + [270.0, 1000.0])
+    crowd = np.arange(11) == 10  # which is not scored
+    truth = GroundTruth(np.arange(11), kinds, np.zeros((11, 4)), areas, crowd)
+    dataset = CocoDataset(Path(), Path(), "0", (), (), truth)
+    assert _guess(dataset, "top1") == 0.9
+    assert _guess(dataset, "mIoU") == pytest.approx(0.75 / 2)
+    assert _guess(dataset, "AP") == 0

@@ -50,7 +50,7 @@ class SampleScores(Strict):
         nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
         kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
         tokens: how many next tokens each sample has.
-        words: how many there are to choose each of them from; 0 of earlier releases.
+        words: perplexity of who knows of a text only how often each word is in the others; 0 of earlier releases.
         guesses: cosine and top1 of the baseline's mean outputs for every sample, or of those of another sample, the
             better of both: a score hardly better decides nothing. Empty of one sample, and in earlier releases.
         call_ms: median time of a call, milliseconds; None of earlier releases.
@@ -64,7 +64,7 @@ class SampleScores(Strict):
     nll: tuple[FiniteFloat, ...] = ()
     kl: tuple[FiniteFloat, ...] = ()
     tokens: int = 0
-    words: int = 0
+    words: FiniteFloat = 0
     guesses: dict[str, FiniteFloat] = Field(default_factory=dict)
     call_ms: FiniteFloat | None = None
 
@@ -266,4 +266,7 @@ def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | 
         ours, theirs = (log_softmax(one[:-1]) for one in (own, other))
         nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
         kl.append(float(divergence(ours, theirs).mean()))
-    return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1, "words": found.shape[-1]}
+    following = ids[:, 1:].astype(np.int64)
+    counts = np.bincount(following.ravel(), minlength=found.shape[-1]) + 1  # so that a word that is not there may come
+    guessed = [np.log((counts.sum() - one.size) / (counts[one] - np.bincount(one)[one])) for one in following]
+    return {"nll": nll, "kl": kl, "tokens": following.shape[1], "words": float(np.exp(np.mean(guessed)))}

@@ -17,6 +17,7 @@ from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.vision import (
     AT_THRESHOLD,
+    CocoDataset,
     CocoMetrics,
     Matches,
     Verdicts,
@@ -201,7 +202,7 @@ def coco_scores(
         classes=tuple((row["name"], row["ground_truths"], row[decided_by]) for row in rows),
         class_resampled=resampled.by_class[1:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
-        guess=1 / len(dataset.categories) if decided_by == "top1" else 0.0,
+        guess=_guess(dataset, decided_by),
     )
     others = {decided_by: made}
     if any(threshold_in(name) is not None for name in names):  # by the first measure, such as boxes
@@ -218,6 +219,15 @@ def coco_scores(
         guess=chosen.guess,
         others={name: others[name] for name in names[1:] if name in others},
     )
+
+
+def _guess(dataset: CocoDataset, figure: str) -> float:
+    """Return the score of who answers the most frequent class for every image or pixel; boxes cannot be guessed."""
+    truth, real = dataset.truth, ~dataset.truth.crowd
+    classes = np.unique(truth.category_ids[real], return_inverse=True)[1]
+    parts = np.bincount(classes, truth.areas[real] if figure == "mIoU" else None)
+    share = float(parts.max() / parts.sum())
+    return {"top1": share, "mIoU": share / len(parts)}.get(figure, 0.0)
 
 
 def _at_thresholds(
