@@ -14,7 +14,7 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide.chart import _Scales, draw_decision
 from trt_workbench.decide.document import Decision, DecisionRow, Recommendation, RowSpeed
-from trt_workbench.decide.report import looked_at, losers
+from trt_workbench.decide.report import answer, looked_at, losers
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.quantize.document import ClassLoss, GroupLoss, RowScore, SearchDocument, Sensitivity
 from trt_workbench.report.reports import write_report
@@ -88,6 +88,13 @@ def test_latencies_that_cannot_be_told_apart_have_no_frontier(run: Path) -> None
         page = write_report(run).read_text(encoding="utf-8")
         assert ("stroke-width: 1.2; stroke-linecap: square" in page) is drawn
         assert ("The line joins the rows that no other row beats" in page) is drawn
+
+
+def test_a_recommendation_is_green_only_where_a_lower_precision_was_scored() -> None:
+    said = Recommendation(precision="fp32", backend="ort-cpu", sentence="Stay.", doubts=[])
+    rows = {1: "nothing to compare", 2: "recommended"}
+    assert {count: answer(decision(*ROWS[:count], recommendation=said)).verdict for count in rows} == rows
+    assert answer(decision(*ROWS)).verdict == "recommended, with doubts"
 
 
 def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:

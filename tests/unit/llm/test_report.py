@@ -7,7 +7,7 @@ import pytest
 from tests.copies import copied
 from tests.texts import held
 
-from trt_workbench.llm.report import generation_failures, sameness, summarise
+from trt_workbench.llm.report import answer, generation_failures, sameness, summarise
 from trt_workbench.report.reports import write_report
 
 KEPT = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-llm"
@@ -25,6 +25,28 @@ def generated(first_difference: int | None = None, *, failure: str | None = None
     row = {"mode": "generate-cached", "backend": "trt", "precision": "fp16", "batch": 2, "prompt_tokens": 6}
     agreement = {"first_difference": first_difference, "logit_gap": 0.0125, "logit_gap_limit": 0.05}
     return {**row, "failure": failure, "agreement": agreement if compared else None}
+
+
+@pytest.mark.parametrize(
+    ("backends", "generations", "word"),
+    [
+        ([None], [], "nothing to compare"),  # PyTorch in fp32 with itself
+        ([None, None], [], "passed"),
+        ([None, "worse"], [], "failed"),
+        ([], [generated(compared=False)], "nothing to compare"),
+        ([], [generated()], "passed"),
+        ([], [generated(failure="No room.", compared=False)], "failed"),
+    ],
+)
+def test_a_reference_alone_has_nothing_to_fail_by(
+    backends: list[str | None], generations: list[Any], word: str
+) -> None:
+    row = {"backend": "torch", "precision": "fp32", "perplexity": None, "relative_difference": None}
+    rows = [{**row, "failure": failure} for failure in backends]
+    metrics: Any = {"model": {"path": "lm"}, "backends": rows, "generation": generations, "notes": [], "tokens": 9}
+    found = answer({**metrics, "status": "complete"})
+    assert found.verdict == word
+    assert ("Nothing to compare: only the reference was scored." in found.said) is (len(rows) == 1)
 
 
 def test_what_was_generated() -> None:

@@ -9,7 +9,10 @@ from tests.in_app import json_of, stderr_of
 from tests.run_folders import bench_folder, run_folder, scored_folder, upgrade_folder
 from tests.texts import held, refused
 
+from trt_workbench.bench.ranking import judge, kept_records
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import read_records
+from trt_workbench.core.statistics.comparison import ALPHA
 from trt_workbench.overview.history import History, holds_runs, write_history
 
 
@@ -114,6 +117,39 @@ def test_machines_are_never_mixed(tmp_path: Path) -> None:
     history = History.model_validate_json((tmp_path / "history.json").read_text())
     assert [len(series.points) for series in history.series] == [2, 2, 2, 2]
     assert not any(series.changes for series in history.series)
+
+
+def test_runs_of_too_few_repetitions_have_nothing_to_compare(tmp_path: Path) -> None:
+    for night in range(3):
+        bench_folder(tmp_path / f"n{night}", {"trt": [1.0 + night]}, day(night))
+    page = write_history(tmp_path, tmp_path, "dates").read_text(encoding="utf-8")
+    assert '<span class="pill plain">nothing to compare</span>' in page
+    assert "Nothing to compare: of 2 figures of several runs." in page
+    for night in range(3):
+        bench_folder(tmp_path / f"m{night}", {"torch": times(1.0, night), "ort-cpu": [1.0]}, day(night + 3))
+    page = write_history(tmp_path, tmp_path, "dates").read_text(encoding="utf-8")
+    assert "No change was found in 2 figures." in page
+    assert "Not compared, as intervals or stable times are missing: 4 of 6 figures of several runs." in page
+    assert "nothing to compare" not in page
+
+
+def test_a_history_judges_two_runs_as_compare_does(tmp_path: Path) -> None:
+    runs = [
+        bench_folder(tmp_path / f"n{night}", {"trt": times(1.0 + 0.1 * night, night)}, day(night)) for night in (0, 1)
+    ]
+    write_history(tmp_path, tmp_path, "dates")
+    series = History.model_validate_json((tmp_path / "history.json").read_text()).series
+    (change,) = next(one.changes for one in series if one.figure == "latency")
+    before, after = (kept_records(read_records(run / "records.jsonl"))["trt"] for run in runs)
+    made = judge(before, after, 1 - ALPHA / len(series), one_run=False)
+    assert (change.ratio, change.low, change.high) == (made.ratio, made.ratio_low, made.ratio_high)
+
+
+def test_a_run_that_cannot_be_read_fails_the_command(folder: Path) -> None:
+    (folder / "bench/n3/records.jsonl").write_text("{")
+    said = stderr_of("report", folder, code=1)
+    assert "1 run could not be read; the first: This line is not JSON" in said
+    assert (folder / "history.html").is_file()
 
 
 def test_what_is_damaged_early_or_a_shard_is_left_out(folder: Path) -> None:

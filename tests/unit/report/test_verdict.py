@@ -14,7 +14,7 @@ from trt_workbench.report.reports import write_report
 from trt_workbench.report.verdict import Reach, tone
 from trt_workbench.stream.check.document import Verdict as CheckVerdict
 from trt_workbench.stream.gate_result import Verdict as GateVerdict
-from trt_workbench.target.document import CheckedTarget
+from trt_workbench.target.document import CheckedTarget, TargetCheck
 from trt_workbench.upgrade.document import Outcome
 from trt_workbench.verify.report import _ORDER as OF_VERIFY
 
@@ -41,6 +41,7 @@ def test_every_word_of_a_verdict_has_a_colour() -> None:
         ("right", "good"),
         ("right within int8", "good"),
         ("undecided", "doubt"),
+        ("kept, with doubts", "doubt"),
         ("wrong", "bad"),
         ("reference", "plain"),
         ("", "plain"),
@@ -70,6 +71,16 @@ def test_green_is_only_what_ran_and_could_have_failed(reach: Reach, word: str, e
     assert (reach.word(), reach.passed) == (word, exit_code_0)
     assert (tone(word) == "good") == (reach.passed and reach.judged > 0 and not reach.doubts)
     assert (tone(word) == "bad") == (reach.wrong > 0)
+
+
+def test_an_architecture_for_which_the_compiler_crashed_is_not_proven() -> None:
+    targets = {name: CheckedTarget(sm="sm120", asked=(), outcome=name) for name in ("built", "refused", "failed")}
+    found = {
+        names: TargetCheck.model_construct(targets=tuple(targets[name] for name in names)).reach
+        for names in (("built",), ("built", "failed"), ("refused", "failed"))
+    }
+    assert [one.word("built") for one in found.values()] == ["built", "not proven", "failed"]
+    assert [one.passed for one in found.values()] == [True, False, False]
 
 
 def test_an_answer_has_the_colour_of_its_verdict_and_its_word(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def require_gate(metrics: dict[str, Any], directory: Path) -> None:
 
 def show(metrics: dict[str, Any], directory: Path) -> None:
     """Print what a run found."""
+    from trt_workbench.llm.outcome import reach
     from trt_workbench.verify import let_through
 
     console = stdout_console(quiet=False)
@@ -186,7 +187,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     if metrics["generation"]:
         console.print(_generations(metrics))
     if metrics["backends"]:
-        verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
+        verdict = reach(metrics["backends"], []).word()
         print_line(console, f"Gate (at most {change(metrics['max_ppl_increase'])} perplexity): {verdict}")
     print_run(console, directory)
 

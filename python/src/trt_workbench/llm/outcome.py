@@ -12,6 +12,7 @@ from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.scores import TokenScores
 from trt_workbench.llm.settings import REFERENCE, BackendChoice
+from trt_workbench.report.verdict import Reach
 
 Part = Literal["perplexity", "generation"]
 
@@ -34,6 +35,13 @@ class LlmOutcome:
 def failures_of(metrics: Mapping[str, Any]) -> list[str]:
     """Return the backends that the gate rejected, in sentences."""
     return [row["failure"] for row in metrics["backends"] if row["failure"]]
+
+
+def reach(backends: Sequence[Mapping[str, Any]], generation: Sequence[Mapping[str, Any]]) -> Reach:
+    """Return what could have failed: the first backend is the reference, and some generations are not compared."""
+    checks = [*backends[1:], *generation]
+    judged = sum(row.get("agreement", row) is not None for row in checks)
+    return Reach(len(checks), len(checks), judged, sum(row["failure"] is not None for row in [*backends[:1], *checks]))
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ def metrics_of(
         "perplexity": reference["perplexity"] if reference else None,
         "tokens": reference["tokens"] if reference else 0,
         "bits_per_byte": bits,
-        "passed": all(row["failure"] is None for row in (*rows, *generation)),
+        "passed": reach(rows, generation).passed,
         "backends": rows,
         "generation": generation,
         "notes": notes,

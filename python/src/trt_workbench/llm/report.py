@@ -10,6 +10,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_lines, reader
 from trt_workbench.core.percent import change, share
 from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
+from trt_workbench.llm.outcome import reach
 from trt_workbench.llm.plots import write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verdict import Headline
@@ -19,10 +20,9 @@ read = reader("metrics.json", LlmMetrics)
 
 def answer(metrics: LlmMetrics) -> Headline:
     """Return what the page of a run says first."""
-    rows = metrics["backends"]
-    failed = generation_failures(metrics) or any(row["failure"] for row in rows)
-    part = "partial" if metrics["status"] == "partial" else "passed" if rows else None
-    return Headline([*summarise(metrics), *metrics["notes"]], "failed" if failed else part)
+    found = reach(metrics["backends"], metrics.get("generation", []))
+    part = "partial" if metrics["status"] == "partial" and found.passed else found.word()
+    return Headline([*summarise(metrics), *metrics["notes"]], part)
 
 
 def view(metrics: LlmMetrics, directory: Path) -> dict[str, Any]:
@@ -43,7 +43,9 @@ def summarise(metrics: LlmMetrics) -> list[str]:
     sentences = []
     rows = metrics["backends"]
     if rows:
-        sentences += [row["failure"] for row in rows if row["failure"]] or ["Every backend passes the gate."]
+        sentences += [row["failure"] for row in rows if row["failure"]] or [
+            "Every backend passes the gate." if rows[1:] else "Nothing to compare: only the reference was scored."
+        ]
         if rows[0]["perplexity"] is not None:
             sentences.append(
                 f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {counted(metrics['tokens'], 'token')} "

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.overview.settings import Over
 
 
@@ -31,9 +32,10 @@ def report(
     Each run directory gets its report.html from its own files; --output DIR gets the overview. If two or more are
     evaluations of one data set, one of them in fp32, the folder also gets the page of `decide`. A folder of run
     directories gets history.html: medians and scores over dates or commits, with the runs from which on they changed.
+    Exit code 1 if a run in it could not be read.
     """
     from trt_workbench.core.artefacts import foreign_files
-    from trt_workbench.overview.history import holds_runs, write_history
+    from trt_workbench.overview.history import holds_runs, left_out, write_history
     from trt_workbench.report.reports import write_report
 
     folders = [directory for directory in directories if directory.is_dir() and holds_runs(directory)]
@@ -55,9 +57,12 @@ def report(
         written.append(write_overview(runs, output))
         if page := write_decision(runs, output, max_loss):
             written.append(page)
-    written += [write_history(folder, output or folder, over) for folder in folders]
+    histories = [write_history(folder, output or folder, over) for folder in folders]
+    written += histories
     if as_json:
         print_json([str(path) for path in written])
     else:
         for path in written:
             typer.echo(path)
+    if left := [text for page in histories for text in left_out(page)]:
+        raise CheckFailed(f"{counted(len(left), 'run')} could not be read; the first: {left[0]}")

@@ -16,15 +16,16 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.machines import machine_of
 from trt_workbench.core.shard_files import SHARD
-from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, change_points
+from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, can_tell, change_points
 from trt_workbench.export import FOLLOWED, RunFigure, figures_of
 from trt_workbench.overview.curves import draw_series
 from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.overview.settings import Over
 from trt_workbench.report.page import is_our_page, render
+from trt_workbench.report.reports import REPORTS
 from trt_workbench.report.sparkline import Spot, sparkline
 from trt_workbench.report.style import file_stem, plots_folder
-from trt_workbench.report.verdict import NOTHING
+from trt_workbench.report.verdict import NOTHING, Reach
 
 # Folders of folders of runs, such as `tmp/` itself.
 _DEEPEST = 3
@@ -62,7 +63,7 @@ class HistoryChange(Strict):
 
 
 class HistorySeries(Strict):
-    """One figure of one subject on one machine, run after run."""
+    """One figure of one subject on one machine, run after run; `can_change` where a change could be found."""
 
     command: str
     machine: str
@@ -72,6 +73,7 @@ class HistorySeries(Strict):
     smaller_is_better: bool
     points: list[HistoryPoint]
     changes: list[HistoryChange]
+    can_change: bool = True
 
     @property
     def name(self) -> str:
@@ -153,6 +155,11 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
     return page
 
 
+def left_out(page: Path) -> list[str]:
+    """Return why runs are not on a page of `write_history`, in sentences."""
+    return read_document(page.with_name("history.json"), History).left_out
+
+
 def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.is_symlink() or not entry.is_dir():
@@ -175,6 +182,8 @@ def _gather(directories: Iterable[Path]) -> _Gathered:
             continue
         try:
             run = run_document(directory)
+            if run.command not in REPORTS:  # which says nothing that could stand on the page
+                continue
             environment = read_environment(directory)
             moment = datetime.datetime.fromisoformat(run.started_at)
             with foreign_files(directory):
@@ -233,6 +242,7 @@ def _one(key: tuple[str, ...], pairs: Sequence[tuple[_Run, RunFigure]], comparis
         smaller_is_better=first.smaller_is_better,
         points=points,
         changes=[_change(one, points, first.smaller_is_better) for one in change_points(levels, comparisons)],
+        can_change=can_tell(levels, comparisons),
     )
 
 
@@ -285,9 +295,12 @@ def _said(history: History) -> list[str]:
             f"From {change.started_at[:10]} on ({where}), {outcome}: {series.name} is {change.ratio:.3f} times the "
             f"level before ({change.low:.3f} to {change.high:.3f}){more}{model}{sure}."
         )
-    several = sum(len(series.points) > 1 for series in history.series)
-    none = f"No certain change in {counted(several, 'metric')} measured by several runs." if several else ""
-    return sentences or [none or f"{NOTHING.capitalize()}: no metric was measured by several runs."]
+    several, told = len(history.series), sum(series.can_change for series in history.series)
+    of = f"of {counted(several, 'metric')} of several runs" if several else "no metric is of several runs"
+    if several > told:
+        sentences.append(f"Not compared, as intervals or stable times are missing: {several - told} {of}.")
+    none = f"No change was found in {counted(told, 'metric')}." if told else f"{NOTHING.capitalize()}: {of}."
+    return sentences if any(series.changes for series in history.series) else [none, *sentences]
 
 
 def curve(series: HistorySeries) -> str:
@@ -306,9 +319,11 @@ def curve(series: HistorySeries) -> str:
 
 
 def _verdict(history: History) -> str | None:
-    """Return what the confirmed changes come to."""
+    """Return what the confirmed changes come to; grey where none could have been found."""
     found = {change.outcome for series in history.series for change in series.changes if change.confirmed}
-    return "regression" if "regression" in found else next(iter(found), None)
+    count, told = len(history.series), sum(series.can_change for series in history.series)
+    word = Reach(count, count, told, wrong="regression" in found).word("improvement", "regression")
+    return word if found or not told else None
 
 
 def _draw(history: History, output: Path) -> dict[str, Path]:

@@ -14,7 +14,7 @@ from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
-from trt_workbench.report.verdict import Headline
+from trt_workbench.report.verdict import Headline, Reach
 
 _NAMED = 4  # groups in a sentence
 
@@ -27,7 +27,7 @@ def answer(found: SearchDocument) -> Headline:
     chosen, bound = found.evidence.chosen, found.evidence.bound
     ends = chosen and chosen.loss_ci95
     certain = not ends or is_certain(ends, found.evidence.samples, bound)
-    return Headline(_said(found), "lost" if not chosen else "kept" if certain else "kept, not certain")
+    return Headline(_said(found), Reach(1, 1, 1, wrong=not chosen, doubts=not certain).word("kept", "lost"))
 
 
 def view(found: SearchDocument, directory: Path) -> dict[str, Any]:

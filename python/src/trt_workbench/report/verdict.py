@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 # A check that could not have failed: nothing was compared with anything else. Grey, exit code 0.
 NOTHING = "nothing to compare"
 NOT_PROVEN = "not proven"
+_DOUBTS = ", with doubts"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Reach:
             return NOT_PROVEN
         if not self.judged:
             return NOTHING
-        return f"{good}, with doubts" if self.doubts else good
+        return f"{good}{_DOUBTS}" if self.doubts else good
 
     @property
     def passed(self) -> bool:
@@ -87,8 +88,6 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "not proven",
         "not run",
         "partial",
-        "passed, with doubts",
-        "recommended, with doubts",
         "refused by both",
         "simulated",
         "undecided",
@@ -118,5 +117,7 @@ def tone(verdict: str | None) -> Tone:
     """Return what a verdict of any command says, which is the class of its pill and of the answer that it stands in."""
     if not verdict:
         return "plain"
+    if verdict.endswith(_DOUBTS):
+        return "doubt"
     # "right within fp16", and whatever a later format is called
     return "good" if verdict.startswith("right within ") else _TONES.get(verdict, "plain")

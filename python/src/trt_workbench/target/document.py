@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from trt_workbench.core.documents import Open
+from trt_workbench.report.verdict import Reach
 from trt_workbench.target.cards import Architecture
 from trt_workbench.target.rtx_layers import BuiltLayer
 from trt_workbench.target.rtx_log import Refusal
@@ -67,6 +68,12 @@ class TargetCheck(Open):
     passed: bool
     targets: tuple[CheckedTarget, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def reach(self) -> Reach:
+        """Which architectures the compiler answered for; where it crashed or took too long nothing is known."""
+        answered = sum(one.outcome != "failed" for one in self.targets)
+        return Reach(len(self.targets), answered, answered, sum(one.outcome == "refused" for one in self.targets))
 
 
 class TargetLayers(Open):

@@ -16,7 +16,7 @@ read = reader("check-target.json", TargetCheck)
 
 def answer(check: TargetCheck) -> Headline:
     """Return what the page of a run says first."""
-    return Headline(_said(check), "built" if check.passed else "failed")
+    return Headline(_said(check), check.reach.word("built"))
 
 
 def view(check: TargetCheck, directory: Path) -> dict[str, Any]:

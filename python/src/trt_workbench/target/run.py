@@ -70,11 +70,11 @@ def check_targets(
         graph_precision=graph.document(),
         compiler_version=version,
         profiles=tuple(map(str, profiles)),
-        passed=all(target.outcome == "built" for target in targets),
+        passed=False,
         targets=tuple(targets),
         notes=fp64_notes(model.proto.graph),
     )
-    return check, TargetLayers(layers=layers)
+    return check.model_copy(update={"passed": check.reach.passed}), TargetLayers(layers=layers)
 
 
 def _compiled(

@@ -9,6 +9,7 @@ the ends of both intervals, which is wider than needed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -60,47 +61,44 @@ def change_points(series: Sequence[SeriesEntry | None], comparisons: int) -> lis
         series: the runs in their order; None for one that is not to be relied on.
         comparisons: how many are made together: the pairs of neighbours of all series of a page.
     """
-    known = [index for index, one in enumerate(series) if one is not None]
+    known = [(index, one) for index, one in enumerate(series) if one is not None]
     found: list[ChangePoint] = []
     level: list[SeriesEntry] = []
-    waiting: ChangePoint | None = None  # for the next run to confirm it
-    for index in known:
-        run = series[index]
-        assert run is not None  # left out above
+    waiting: tuple[ChangePoint, SeriesEntry] | None = None  # for the next run to confirm it
+    for index, run in known:
         seen = _against(level, run, index, comparisons) if level else None
-        if waiting and seen and _alike(waiting, seen):
-            started = series[waiting.index]
-            assert started is not None  # it was compared
-            found.append(replace(waiting, confirmed=True))
-            level, waiting = [started, run], None
+        if waiting and seen and (waiting[0].ratio > 1) == (seen.ratio > 1):
+            found.append(replace(waiting[0], confirmed=True))
+            level, waiting = [waiting[1], run], None
         elif seen:
-            waiting = seen
+            waiting = seen, run
         else:
             level, waiting = [*level, run], None
-    return [*found, waiting] if waiting and waiting.index == known[-1] else found
+    return [*found, waiting[0]] if waiting and waiting[0].index == known[-1][0] else found
 
 
-def _alike(one: ChangePoint, other: ChangePoint) -> bool:
-    return (one.ratio > 1) == (other.ratio > 1)
+def can_tell(series: Sequence[SeriesEntry | None], comparisons: int) -> bool:
+    """Return whether a change could be found: of two runs that follow each other the ratio has an interval."""
+    known = [one for one in series if one is not None]
+    return any(_ratio([before], now, comparisons) for before, now in itertools.pairwise(known))
 
 
 def _against(level: Sequence[SeriesEntry], run: SeriesEntry, index: int, comparisons: int) -> ChangePoint | None:
     """Return how a run differs from a level; None where it does not, or where that cannot be said."""
+    found = _ratio(level, run, comparisons)
+    moved = found is not None and verdict(*found, MATERIAL) in _MOVED
+    return ChangePoint(index, *found, confirmed=False) if found and moved else None
+
+
+def _ratio(level: Sequence[SeriesEntry], run: SeriesEntry, comparisons: int) -> tuple[float, float, float] | None:
+    """Return the ratio of a run to a level and its interval, as `bench` judges times; None without one."""
     if len(run.values) == 1 and run.low is not None and run.high is not None:
         last = level[-1]
         if last.low is None or last.high is None:
             return None
-        ratio = _ratio(run.values[0], last.values[0])
-        low, high = _ratio(run.low, last.high), _ratio(run.high, last.low)
-    else:
-        before, now = ([max(value, _LEAST) for one in runs for value in one.values] for runs in (level, [run]))
-        made = compare(before, now, 1 - ALPHA / comparisons)
-        if made.ratio_low is None or made.ratio_high is None:
-            return None
-        ratio, low, high = made.ratio, made.ratio_low, made.ratio_high
-    moved = verdict(ratio, low, high, MATERIAL) in _MOVED
-    return ChangePoint(index, ratio, low, high, confirmed=False) if moved else None
-
-
-def _ratio(value: float, to: float) -> float:
-    return max(value, _LEAST) / max(to, _LEAST)
+        pairs = ((run.values[0], last.values[0]), (run.low, last.high), (run.high, last.low))
+        ratio, low, high = (max(value, _LEAST) / max(to, _LEAST) for value, to in pairs)
+        return ratio, low, high
+    before, now = ([max(value, _LEAST) for one in runs for value in one.values] for runs in (level, [run]))
+    made = compare(before, now, 1 - ALPHA / comparisons)
+    return None if made.ratio_low is None or made.ratio_high is None else (made.ratio, made.ratio_low, made.ratio_high)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from trt_workbench.core.documents import Strict
+from trt_workbench.report.verdict import Reach
 
 Verdict = Literal["passed", "failed", "not checked"]
 
@@ -103,3 +104,9 @@ class ContractCheck(Strict):
     checks: tuple[Check, ...]
     states: tuple[StateFact, ...]
     passed: bool
+
+    @property
+    def reach(self) -> Reach:
+        """What of the checks was made, and could have failed."""
+        made = [check for check in self.checks if check.verdict != "not checked"]
+        return Reach(len(made), len(made), len(made), sum(check.verdict == "failed" for check in made))

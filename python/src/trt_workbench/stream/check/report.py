@@ -17,7 +17,7 @@ read = reader("check.json", ContractCheck)
 
 def answer(document: ContractCheck) -> Headline:
     """Return what the page of a run says first."""
-    return Headline(_said(document), "passed" if document.passed else "failed")
+    return Headline(_said(document), document.reach.word())
 
 
 def view(document: ContractCheck, _directory: Path) -> dict[str, Any]:
