@@ -200,6 +200,8 @@ def test_what_is_no_picture_is_refused(coco: CocoSetup) -> None:
         (empty, "contains no images"),
         (coco.root / "a.txt", "no extension of an image or video"),
         (coco.root / "gone.png", "no such file"),
-        ("http://127.0.0.1:9/v.mp4", "no such file"),
     ):
         coco.assert_refused(predict(coco.model, source, "--output", coco.output), text)
+    address = predict(coco.model, "http://127.0.0.1:9/v.mp4", "--output", coco.output)
+    assert (address.exit_code, address.stdout) == (2, "")
+    assert "http://127.0.0.1:9/v.mp4 is an address; only local files are read." in address.stderr

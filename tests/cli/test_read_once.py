@@ -20,6 +20,7 @@ from tests.streaming_models import contract_of, convolution, write_contract
 
 from trt_workbench.core import hashing, workers
 from trt_workbench.model import opened
+from trt_workbench.profile import run
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -119,13 +120,15 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "quantize int8": ("quantize", "model.onnx", "--to", "int8", "--calibration", "samples.npy", "-o", "out.onnx"),
     "sensitivity": ("sensitivity", "model.onnx", "--to", "int8", "--calibration", "samples.npy"),
     "partitions": ("partitions", "model.onnx", "--backend", "ort-cpu"),
-    "profile": ("profile", "model.onnx", "--backend", "ort-cpu", "--shape", "x:1x3x8x8"),
     "decide": ("decide", "model.onnx", *DECIDE, "--precisions", "fp32,fp16,int8", "--repetitions", 0),
 }
 
 
 # Here what asks for the work reads the model, and what does it, which is a process of its own.
-WORKERS = {"verify --bisect": ("verify", "model.onnx", "--backend", "ort-cpu", "--quick", "--bisect")}
+WORKERS: dict[str, tuple[object, ...]] = {
+    "verify --bisect": ("verify", "model.onnx", "--backend", "ort-cpu", "--quick", "--bisect"),
+    "profile": ("profile", "model.onnx", "--backend", "ort-cpu", "--shape", "x:1x3x8x8"),
+}
 BENCHED = {"bench": ("bench", "bench.yaml")}
 
 
@@ -143,7 +146,8 @@ def test_a_model_is_read_once(command: str, model: Path, reads: Reads) -> None:
 @pytest.mark.parametrize("command", WORKERS)
 def test_a_worker_reads_a_model_once(command: str, model: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker is asked for, one request after another, runs in this process."""
-    monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
+    for place in (workers, run):
+        monkeypatch.setattr(place, "WorkerProcess", InProcessWorker)
     done(WORKERS[command])
     reads.require_once(model, model.with_name("weights.bin"))
 
@@ -179,6 +183,7 @@ def test_a_plan_and_its_model_are_read_once(
     monkeypatch.setattr(opened, "_opened", OrderedDict())
     monkeypatch.setattr(hashing, "_known", {})
     reads.clear()
+    monkeypatch.setattr(run, "WorkerProcess", InProcessWorker)
     done(PLANS[command])
     (cached,) = (tmp_path / "out" / "engines").rglob("*.plan")
     for file, why in ((model, "--force"), (tmp_path / "m.plan", "inspect")):

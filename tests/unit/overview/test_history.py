@@ -124,11 +124,12 @@ def test_runs_of_too_few_repetitions_have_nothing_to_compare(tmp_path: Path) -> 
         bench_folder(tmp_path / f"n{night}", {"trt": [1.0 + night]}, day(night))
     page = write_history(tmp_path, tmp_path, "dates").read_text(encoding="utf-8")
     assert '<span class="pill plain">nothing to compare</span>' in page
-    assert "Nothing to compare: of 2 figures of several runs." in page
+    assert "Nothing to compare." in page
+    assert "intervals or stable times are missing: 2 of 2 metrics of several runs." in page
     for night in range(3):
         bench_folder(tmp_path / f"m{night}", {"torch": times(1.0, night), "ort-cpu": [1.0]}, day(night + 3))
     page = write_history(tmp_path, tmp_path, "dates").read_text(encoding="utf-8")
-    assert "No change was found in 2 figures." in page
+    assert "No change was found in 2 metrics." in page
     assert "Not compared, as intervals or stable times are missing: 4 of 6 figures of several runs." in page
     assert "nothing to compare" not in page
 

@@ -64,7 +64,7 @@ class Finished(Generic[D]):
         if not (self.directory / _REPORT).is_file():
             return None
         page = html.escape(self._page().decode())
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+        return f'<iframe srcdoc="{page}" style="width: 70rem; height: 40rem; border: 0"></iframe>'
 
     def _page(self) -> bytes:
         if not (file := self.directory / _REPORT).is_file():

@@ -296,10 +296,10 @@ def _said(history: History) -> list[str]:
             f"level before ({change.low:.3f} to {change.high:.3f}){more}{model}{sure}."
         )
     several, told = len(history.series), sum(series.can_change for series in history.series)
-    of = f"of {counted(several, 'metric')} of several runs" if several else "no metric is of several runs"
     if several > told:
-        sentences.append(f"Not compared, as intervals or stable times are missing: {several - told} {of}.")
-    none = f"No change was found in {counted(told, 'metric')}." if told else f"{NOTHING.capitalize()}: {of}."
+        left = f"{several - told} of {counted(several, 'metric')}"
+        sentences.append(f"Not compared, as intervals or stable times are missing: {left} of several runs.")
+    none = f"No change was found in {counted(told, 'metric')}." if told else f"{NOTHING.capitalize()}."
     return sentences if any(series.changes for series in history.series) else [none, *sentences]
 
 

@@ -6,6 +6,7 @@ alone would show a group only as far as the noise of all others lets it be seen.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +124,8 @@ def measure_sensitivity(
             with named(path, model.path), load_reference(path, options) as session:
                 return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
 
-        def noise(low: Sequence[PrecisionGroup]) -> tuple[float, Mapping[str, str]]:
+        @functools.cache  # all groups, those that quantize makes and one alone may be the same
+        def noise(*low: PrecisionGroup) -> tuple[float, Mapping[str, str]]:
             copy = onnx.ModelProto()
             copy.CopyFrom(document)
             ranges = calibrated.ranges(ranged_tensors(copy, low), method, precision) if calibrated else {}
@@ -131,21 +133,21 @@ def measure_sensitivity(
             return _noise(reference, outputs(made.model)), made.kept
 
         reference = outputs(document)
-        whole, unmade = noise(free)
+        whole, unmade = noise(*free)
         left_out |= {group.name: unmade[group.name] for group in free if group.name in unmade}
         free = [group for group in free if group.name not in left_out]
         found = []
         for number, group in enumerate(free):
-            loss = _loss(group, noise([group])[0], macs, weights)
+            loss = _loss(group, noise(group)[0], macs, weights)
             found.append(loss.model_copy(update={"kept": anyway.get(group.name, "")}))
             if on_progress:
                 on_progress(number + 1, len(free))
         found.sort(key=lambda one: (bool(one.kept), -one.noise))
         made = [group for group in free if group.name not in anyway]
-        plain = noise(made)[0] if made else None
+        plain = noise(*made)[0] if made else None
         advised = [one.name for one in noisiest([one for one in found if not one.kept])]
         rest = [group for group in made if group.name not in advised]
-        kept = noise(rest)[0] if rest and advised else None  # quantize refuses to leave every group alone
+        kept = noise(*rest)[0] if rest and advised else None  # quantize refuses to leave every group alone
         if plain is None or kept is None or kept >= plain:
             advised = []
     return Sensitivity(

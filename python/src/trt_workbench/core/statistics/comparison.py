@@ -81,7 +81,7 @@ class Comparison:
         ratio_low: lower end of its confidence interval; None where the repetitions are too few for one.
         ratio_high: upper end.
         coverage: how often such an interval holds the true ratio; 0 without one.
-        p_value: two-sided, corrected if it was made together with others; where the interval tells the two apart, at
+        p_value: two-sided, corrected if it was made together with others; where the interval shows a difference, at
             most 1 less its confidence: with ties its own test and the ranks' differ by a hair.
         cliffs_delta: share of pairs in which B is the larger, minus the share in which it is the smaller.
         verdict: of B, as `verdict` reads it from the interval.
