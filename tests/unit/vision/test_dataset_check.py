@@ -18,7 +18,8 @@ from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.faults import DUPLICATE, EMPTY, OUTSIDE, find_faults
-from trt_workbench.vision.measure import BOXES
+from trt_workbench.vision.measure import BOXES, ROTATED
+from trt_workbench.vision.rotated import RotatedBoxes
 from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.tasks.registry import task_of
 
@@ -405,3 +406,25 @@ def test_a_score_near_zero_asks_for_every_kind(dataset: Make, task: str) -> None
     right = DetectionTable(truth.image_ids, truth.category_ids, boxes, scores, extra=truth.extra)
     figures = {one: one.scores(truth, data.categories, right).figures["AP50"] for one in measures}
     assert check_found(data, sizes, right, confusion, figures, turned=False) == []
+
+
+@pytest.mark.parametrize(("angle", "is_told"), [(0.6, True), (0.05, False)])
+def test_angles_that_are_counted_the_other_way_are_said(dataset: Make, angle: float, is_told: bool) -> None:
+    """Their boxes score all the same where they are nearly upright."""
+    rows = np.column_stack([LYING[:, :2] + LYING[:, 2:] / 2, LYING[:, 2:], np.full(len(LYING), angle)])
+    meant = RotatedBoxes(rows)
+    content = document(meant.spans())
+    for row, corners in zip(content["annotations"], meant.corners().reshape(-1, 8).tolist(), strict=True):
+        row["segmentation"] = [corners]
+    data = dataset(content, task=task_of("rotated"))
+    truth, wrong = data.truth, RotatedBoxes(rows * [1, 1, 1, 1, -1])
+    scores, boxes = np.full(len(truth), 0.9, np.float32), truth.boxes.astype(np.float32)
+    images = np.arange(1, IMAGES + 1)
+    for extra in (wrong, meant):
+        found = DetectionTable(truth.image_ids, truth.category_ids, boxes, scores, extra=extra)
+        confusion = confuse(images, data.categories, truth, found)
+        sizes = dict.fromkeys(images.tolist(), (HEIGHT, WIDTH))
+        notes = check_found(data, sizes, found, confusion, {ROTATED: 0.3}, turned=False)
+        assert bool(notes) == (is_told and extra is wrong)
+        if notes:
+            held(*notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
@@ -18,6 +19,8 @@ from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, at_least
 from trt_workbench.vision.faults import AREA, DUPLICATE, EMPTY, Boxes, Sizes, are_outside, by_box, odd_boxes
 from trt_workbench.vision.figures import Measure
+from trt_workbench.vision.measure import ROTATED
+from trt_workbench.vision.rotated import RotatedBoxes
 from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
 # Boxes of shares reach up to 1, and a little beyond.
@@ -136,7 +139,8 @@ def check_found(
         notes += _check_boxes(dataset, without)
         listed = {image.id: (image.height or 0, image.width or 0) for image in unlike}
         _check_readings(dataset, sizes, listed, detections)
-    return notes + (_check_classes(confusion, dataset) or _check_score(dataset.truth, detections, figures))
+    said = _check_classes(confusion, dataset) or _check_score(dataset.truth, detections, figures)
+    return notes + (said or _check_angles(_wanted(dataset.truth), detections))
 
 
 def _odd_boxes(truth: GroundTruth) -> list[str]:
@@ -374,6 +378,22 @@ def _check_score(truth: GroundTruth, detections: DetectionTable, figures: Mappin
             f"class with {'OKS' if measure.words == 'keypoints' else 'IoU'} {IOU_THRESHOLD} or more. {why}"
         ]
     return []
+
+
+def _check_angles(truth: GroundTruth, detections: DetectionTable) -> list[str]:
+    """Say if rotated boxes fit far more objects with their angles counted the other way: their score is not near 0."""
+    found = detections.extra
+    if not isinstance(found, RotatedBoxes) or len(truth) < _LEAST_OBJECTS:
+        return []
+    mirrored = replace(detections, extra=RotatedBoxes(found.boxes * np.array([1, 1, 1, 1, -1], found.boxes.dtype)))
+    own, other = (_covered(ROTATED, truth, one) for one in (detections, mirrored))
+    if other < _NEARLY_EVERY or own > _NEARLY_EVERY * other:
+        return []
+    return [
+        f"{round(own * len(truth))} of {len(truth)} annotated objects overlap a rotated box with IoU {IOU_THRESHOLD} "
+        f"or more, and {round(other * len(truth))} with every angle counted the other way: the model's angles should "
+        "grow clockwise as seen in the image."
+    ]
 
 
 def _covered(measure: Measure, truth: GroundTruth, detections: DetectionTable) -> float:
