@@ -130,7 +130,7 @@ def test_runs_of_too_few_repetitions_have_nothing_to_compare(tmp_path: Path) -> 
         bench_folder(tmp_path / f"m{night}", {"torch": times(1.0, night), "ort-cpu": [1.0]}, day(night + 3))
     page = write_history(tmp_path, tmp_path, "dates").read_text(encoding="utf-8")
     assert "No change was found in 2 metrics." in page
-    assert "Not compared, as intervals or stable times are missing: 4 of 6 figures of several runs." in page
+    assert "Not compared, as intervals or stable times are missing: 4 of 6 metrics of several runs." in page
     assert "nothing to compare" not in page
 
 
