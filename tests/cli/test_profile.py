@@ -119,7 +119,7 @@ def test_an_earlier_run_can_be_compared_with(model: Path, tmp_path: Path) -> Non
     file.write_text(json.dumps({**json.loads(file.read_text()), "cpu": {"model": "another"}}))
     elsewhere = profiled(model, "--against", before["directory"])
     assert elsewhere["answer"] is None
-    assert "from another machine (processor: another against" in elsewhere["summary"][0]
+    assert "from another machine (CPU: another against" in elsewhere["summary"][0]
 
 
 def test_tables_are_printed_for_people(model: Path) -> None:
