@@ -156,7 +156,7 @@ GPU = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H200"}
         ({"driver": {"driver_version": "580.1", "cuda_driver_version": "13.0", "gpus": [GPU]}}, None),
         ({"driver": {"driver_version": "580.1", "gpus": [{**GPU, "name": "NVIDIA L4"}]}}, "GPU: NVIDIA H200 against"),
         ({"driver": {"driver_version": "590.2", "gpus": [GPU]}}, "driver: 580.1 against 590.2"),
-        ({"cpu": {"model": "another"}}, "processor: "),
+        ({"cpu": {"model": "another"}}, "CPU: "),
         ({"tensorrt": "10.16.1"}, "TensorRT: 8.6.0 against 10.16.1"),
     ],
 )

@@ -62,7 +62,7 @@ def run(command: Any, *arguments: object) -> Any:
 def test_folders_are_scored_and_shown(model: Path, data: Path, tmp_path: Path) -> None:
     result = run(eval_coco, model, "--data", data, "--output", tmp_path / "run", "--batch", 2)
     assert result.exit_code == 0, result.output
-    assert "Classification figures" in result.output
+    assert "Classification metrics" in result.output
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert (metrics["model"]["family"], metrics["model"]["task"]) == ("classifier", "classes")
     assert (metrics["top1"], metrics["top5"], metrics["AP"]) == (pytest.approx(6 / 7), None, None)
@@ -134,7 +134,8 @@ def test_a_damaged_image_is_named(model: Path, data: Path, tmp_path: Path) -> No
 
 def test_candidates_are_scored_by_top1(model: Path, data: Path, tmp_path: Path) -> None:
     for number in range(9):
-        picture(data / "val" / "blue" / f"more-{number}.png", COLOURS["blue"])
+        for name, colour in COLOURS.items():
+            picture(data / "val" / name / f"more-{number}.png", colour)
     words = ["--to", "int8", "--calibration", data / "val", "--annotations", data / "val", "--keep-score", "1"]
     result = CliRunner().invoke(
         single_command_app(quantize), [str(model), *map(str, words), "-o", str(tmp_path / "q.onnx")]

@@ -249,4 +249,4 @@ def test_figures_at_the_threshold_are_said_written_and_drawn(coco: Any) -> None:
 
 
 def test_a_threshold_below_conf_is_noted(coco: Any) -> None:
-    assert "figures at --threshold 0.25 are of boxes from 0.3 on" in coco.invoke("--conf", "0.3", "--no-report").stderr
+    assert "metrics at --threshold 0.25 are of boxes from 0.3 on" in coco.invoke("--conf", "0.3", "--no-report").stderr

@@ -171,7 +171,7 @@ def test_boxes_are_found_on_the_device_where_the_session_offers_it(coco: Any, mo
     ("options", "text"),
     [
         (["--data", "nowhere"], "--images is the old name of --data"),
-        (["--split", "test"], "--split is of a data set that --data alone names"),
+        (["--split", "test"], "--split needs a data set given by --data"),
     ],
 )
 def test_a_data_set_is_named_once(coco: Any, options: list[str], text: str) -> None:

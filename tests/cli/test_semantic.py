@@ -60,7 +60,7 @@ def test_pixels_are_scored_and_shown(model: Path, data: Path, tmp_path: Path, op
         del bare.metadata_props[:]
         onnx.save(bare, model)
     words = ["eval-vision", model, *options.split(), "--backend", "ort-cpu"]
-    assert "Semantic segmentation figures" in stdout_of(*words, "--data", data, "--output", tmp_path / "run")
+    assert "Semantic segmentation metrics" in stdout_of(*words, "--data", data, "--output", tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     # of 80 columns that are red 80, of 40 green 20 of 40, of 60 blue 40 of 60
     assert metrics["mIoU"] == pytest.approx((1 + 20 / 40 + 40 / 60) / 3)

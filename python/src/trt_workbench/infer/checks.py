@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.samples import Sample, file_name
 from trt_workbench.core.array_files import load_arrays, save_array, writable
 from trt_workbench.core.elements import is_finite
@@ -170,6 +169,8 @@ class SampleRun:
         total = self._outputs.setdefault(name, {"dtype": array.dtype.name, "nonfinite": 0})
         total["nonfinite"] += nonfinite
         if nonfinite and self._request.check_finite:
+            from trt_workbench.backends.overflow import explained_of
+
             reason = "" if self.failures else explained_of(self._session, [sample.inputs])
             self.failures.append(
                 f"Output {name} of sample {sample.name} has NaN or infinite values ({nonfinite}){reason}."

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.language import Logits, Tokens
-from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.llm.graph import ExportedGraph, state_names
@@ -52,6 +51,8 @@ class SessionLogits(_OfSession):
 
     def explained(self, input_ids: Tokens) -> str:
         """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
+        from trt_workbench.backends.overflow import explained_of
+
         return explained_of(self.session, [self._feed(input_ids)])
 
     def _feed(self, input_ids: Tokens) -> dict[str, NDArray[Any]]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import compare_rows, divergence, log_softmax
@@ -131,6 +130,8 @@ def score_samples(
         own = None if baseline is None else load_arrays(baseline / _OUTPUTS)
         outputs, call_ms = _run(session, taken, own or {})
         provenance = session.record()
+        from trt_workbench.backends.overflow import explained_of
+
         overflow = explained_of(session, (one.inputs for one in taken[:_EXPLAINED])) if session.simulated else ""
     if baseline is None:
         save_arrays(folder / _OUTPUTS, outputs)
@@ -192,6 +193,8 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
         parts.append({name: batch.of_samples(array) for name, array in found.items()})
         for name, own in parts[-1].items():
             if _is_broken(own, expected[name][done : done + len(own)] if name in expected else own):
+                from trt_workbench.backends.overflow import explained_of
+
                 raise NotFinite(f"Output {name} holds NaN or infinite values", explained_of(session, [batch.inputs]))
         done += len(batch.names)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, median(times)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.overflow import explained_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import finite
 from trt_workbench.core.precision import FORMATS, STREAM, coarsest, names
@@ -92,6 +91,8 @@ def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_gro
     figures = lane.figures
     if gates.finite:
         found = _exact("finite", lane, ~figures["finite"].astype(bool), "not finite")
+        from trt_workbench.backends.overflow import explained_of
+
         reason = explained_of(lane.session, [lane.broken]) if found.verdict == "failed" and lane.broken else ""
         yield found.model_copy(update={"text": f"{found.text}{reason}"})
     if gates.integers:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
@@ -296,6 +295,8 @@ class _Run:
             overflows = not is_finite(found[name]).all() or not np.isfinite(limits[self.precision][name].noise)
             if row["verdict"] in (WRONG, UNDECIDED) and overflows:
                 why, advice, _ = str(row["reason"]).partition(_ADVICE)
+                from trt_workbench.backends.overflow import explained_of
+
                 row["reason"] = f"{why}{explained_of(session, [inputs])}{advice}"
             if name in wrong:
                 if tf32 and row["reason"] == excess(limits[self.precision], name) and not excess(tf32, name):

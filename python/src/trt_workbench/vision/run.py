@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.overflow import explained_of
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
@@ -303,6 +302,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         name = session.inputs[0].name
         more = self.detector.family.constants(batch)
         batches = (np.repeat(one[None], batch, axis=0) for one in self._prepared(_EXPLAINED))
+        from trt_workbench.backends.overflow import explained_of
+
         return explained_of(session, ({name: images, **more} for images in batches))
 
     def _why_nothing(self) -> str:
