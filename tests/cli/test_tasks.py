@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 import onnx
 import pytest
 from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
+import trt_workbench.api as tw
 from trt_workbench.console.common import single_command_app
 from trt_workbench.quantize import coco_scores
 from trt_workbench.vision.predict_cli import predict
@@ -64,7 +66,12 @@ def predicted(coco: Any) -> list[dict[str, Any]]:
     arguments = [str(coco.model), str(coco.images), "--output", str(output), "--backend", "ort-cpu", "--conf", "0.1"]
     result = CliRunner().invoke(single_command_app(predict), arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert len(list((output / "pictures").iterdir())) == 4
+    pictures = sorted((output / "pictures").iterdir())
+    with tw.load(coco.model, backend="ort-cpu", conf=0.1) as model:
+        for file, seen in zip(sorted(coco.images.iterdir()), pictures, strict=True):
+            shown = cv2.imencode(".jpg", model(file).picture(), [cv2.IMWRITE_JPEG_QUALITY, 90])[1]
+            assert seen.read_bytes() == shown.tobytes()  # a notebook shows what predict writes
+    assert len(pictures) == 4
     return [json.loads(line) for line in (output / "detections.jsonl").read_text().splitlines()]
 
 

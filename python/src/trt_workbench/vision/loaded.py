@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,12 +20,12 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.torch.tensors import run_as_given
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, write_bytes
-from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detector import Detector, Note
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections
-from trt_workbench.vision.looking import Looker, single_options
+from trt_workbench.vision.looking import Looker, records_of, single_options
+from trt_workbench.vision.predicted_pictures import draw_found
 from trt_workbench.vision.settings import PredictSettings
 from trt_workbench.vision.tasks.base import VisionTask
 
@@ -61,7 +61,7 @@ class FoundObjects:
     labels: NDArray[np.int64]
     names: tuple[str, ...]
     extra: Restored | None = None
-    _drawn: Callable[[FoundObjects], NDArray[np.uint8]] | None = field(default=None, repr=False, compare=False)
+    _drawn: Callable[[], NDArray[np.uint8]] | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return how many objects there are."""
@@ -83,7 +83,7 @@ class FoundObjects:
             UsageProblem: the file of the image cannot be read any more.
         """
         assert self._drawn  # as `LoadedModel` makes them
-        return self._drawn(self)
+        return self._drawn()
 
     def save(self, place: str | Path) -> None:
         """Write the picture to a file, whose suffix says how. Raises UsageProblem if it cannot be written so."""
@@ -252,19 +252,15 @@ def _pixels(image: Image, reader: ImageReader) -> Pixels:
 def _named(looker: Looker, found: Detections, image: Image, reader: ImageReader) -> FoundObjects:
     extra, names = found.extra, tuple(map(looker.name, found.labels.tolist()))
     assert extra is None or isinstance(extra, Restored)  # as `Looker` leaves it
-    drawn = partial(_draw, looker.task, image, reader)
+    drawn = partial(_draw, looker.task, image, reader, found, names)
     return FoundObjects(found.boxes, found.scores, found.labels, names, extra, drawn)
 
 
-def _draw(task: VisionTask, image: Image, reader: ImageReader, found: FoundObjects) -> NDArray[np.uint8]:
-    """Return an image with masks, boxes and labels."""
+def _draw(
+    task: VisionTask, image: Image, reader: ImageReader, found: Detections, names: Sequence[str]
+) -> NDArray[np.uint8]:
     pixels = _pixels(image, reader).copy()
-    for plane, label in zip(() if found.masks is None else found.masks, found.labels.tolist(), strict=False):
-        pixels[plane] = pixels[plane] // 2 + np.array(bgr(label), np.uint8) // 2
-    draw_boxes(pixels, [
-        DrawnBox(task.label_place(one.box, place), f"{one.name} {one.score:.2f}", label, 2 * task.framed)
-        for place, (one, label) in enumerate(zip(found, found.labels.tolist(), strict=True))
-    ])  # fmt: skip
+    draw_found(pixels, task, records_of(found, names))
     return pixels
 
 

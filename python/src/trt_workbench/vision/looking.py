@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.settings import with_flags
 from trt_workbench.vision.class_map import COCO_IDS, COCO_NAMES, COCO_SLOTS
 from trt_workbench.vision.detector import Detector, Note, SingleImages
+from trt_workbench.vision.document import DetectionRecord
+from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections, DetrLogits
 from trt_workbench.vision.settings import PredictSettings
 from trt_workbench.vision.tasks.registry import task_of
@@ -23,6 +26,37 @@ def single_options(settings: PredictSettings, backend: Backend, note: Note | Non
     extra = {"max_batch": 1} if backend.ranges else {}
     extra = with_flags({**extra, **settings.options}, backend.url_option(settings.url))
     return SessionOptions(threads=settings.threads, precision=settings.precision, extra=extra, note=note)
+
+
+def records_of(
+    found: Detections, names: Iterable[str], image: str = "", frame: int | None = None
+) -> list[DetectionRecord]:
+    """Return what was found on an image as lines of detections.jsonl.
+
+    Args:
+        found: by `Looker.look`.
+        names: of the classes of its labels.
+        image: path of the image or video.
+        frame: of a video.
+    """
+    extra = found.extra
+    assert extra is None or isinstance(extra, Restored)  # as `SingleImages` leaves it
+    more: list[Any] = extra.entries(slice(None)) if extra else [{}] * len(found.scores)
+    columns = (found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), names, more)
+    lines: list[Any] = [
+        {
+            "schema_version": 1,
+            "image": image,
+            "frame": frame,
+            "box": tuple(box),
+            "score": score,
+            "class_id": label,
+            "class_name": name,
+            **added,
+        }
+        for box, score, label, name, added in zip(*columns, strict=True)
+    ]
+    return lines
 
 
 class Looker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -18,10 +18,8 @@ from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.detector import Detector, Note
 from trt_workbench.vision.document import DetectionRecord, Prediction
-from trt_workbench.vision.extras import Restored
-from trt_workbench.vision.families import Detections
 from trt_workbench.vision.image_sources import SourceImage, Sources, find_sources
-from trt_workbench.vision.looking import Looker, single_options
+from trt_workbench.vision.looking import Looker, records_of, single_options
 from trt_workbench.vision.settings import PredictSettings
 
 DETECTIONS = "detections.jsonl"
@@ -105,7 +103,8 @@ class Predictor(AbstractContextManager["Predictor"]):
                 start = time.perf_counter()
                 found = self._looker.look(picture.pixels)
                 milliseconds.append((time.perf_counter() - start) * 1e3)
-                lines = list(self._lines(picture, found))
+                names = map(self._looker.name, found.labels.tolist())
+                lines = records_of(found, names, str(picture.path), picture.frame)
                 append_lines(folder / DETECTIONS, lines)
                 frame = "" if picture.frame is None else f"-{picture.frame:06}"
                 task.append(folder, picture.path.stem + frame, lines)
@@ -123,24 +122,6 @@ class Predictor(AbstractContextManager["Predictor"]):
         done = {"status": status, "images": len(milliseconds), "images_without": empty}
         done |= {"by_class": dict(counts.most_common()), "detect": summarize(milliseconds)}
         return self._document(done)
-
-    def _lines(self, picture: SourceImage, found: Detections) -> Iterator[DetectionRecord]:
-        extra = found.extra
-        assert extra is None or isinstance(extra, Restored)  # as `SingleImages` leaves it
-        more: list[Any] = extra.entries(slice(None)) if extra else [{}] * len(found.scores)
-        columns = (found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), more)
-        for box, score, label, added in zip(*columns, strict=True):
-            line: DetectionRecord = {
-                "schema_version": 1,
-                "image": str(picture.path),
-                "frame": picture.frame,
-                "box": tuple(box),
-                "score": score,
-                "class_id": label,
-                "class_name": self._looker.name(label),
-            }
-            line.update(added)
-            yield line
 
     def _document(self, outcome: dict[str, Any]) -> Prediction:
         request, detector = self.request, self.detector

@@ -15,11 +15,30 @@ from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
 from trt_workbench.vision.tasks.base import VisionTask
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from trt_workbench.vision.document import DetectionRecord
     from trt_workbench.vision.image_sources import SourceImage
 
 _QUALITY = 90
 _JPEG_SIDE = 65_500  # pixels, of libjpeg
+
+
+def draw_found(pixels: NDArray[np.uint8], task: VisionTask, found: Sequence[DetectionRecord]) -> None:
+    """Draw what a task finds into an image, BGR [height, width, 3], with its labels."""
+    for one in reversed(found):
+        task.paint(pixels, one, 1.0, bgr(one["class_id"]))
+    boxes = [
+        DrawnBox(
+            task.label_place(one["box"], place),
+            f"{one['class_name']} {one['score']:.2f}",
+            one["class_id"],
+            2 if task.framed else 0,
+        )
+        for place, one in enumerate(found)
+    ]
+    draw_boxes(pixels, boxes)
 
 
 class PredictedPictures(AbstractContextManager["PredictedPictures"]):
@@ -52,9 +71,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         import cv2
 
         pixels = picture.pixels
-        for one in reversed(found):
-            self._task.paint(pixels, one, 1.0, bgr(one["class_id"]))
-        draw_boxes(pixels, [self._drawn(one, place) for place, one in enumerate(found)])
+        draw_found(pixels, self._task, found)
         if picture.frame is None:
             suffix = ".jpg" if max(pixels.shape) <= _JPEG_SIDE else ".png"
             written, encoded = cv2.imencode(suffix, pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
@@ -87,10 +104,6 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         if not video.isOpened():
             raise UsageProblem(f"OpenCV cannot encode a video here; skip pictures (--no-pictures): {place}")
         self._video, self._place_of_video, self._frames = video, place, 0
-
-    def _drawn(self, found: DetectionRecord, place: int) -> DrawnBox:
-        box, label = self._task.label_place(found["box"], place), f"{found['class_name']} {found['score']:.2f}"
-        return DrawnBox(box, label, found["class_id"], 2 if self._task.framed else 0)
 
     def _end(self, *, check: bool = True) -> None:
         if self._video is None:
