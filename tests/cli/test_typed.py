@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import typer
 from typer.core import TyperCommand
+from typer.testing import CliRunner
 
 from trt_workbench.app import COMMANDS, app_of
 from trt_workbench.console.common import PanelCommand
@@ -53,7 +54,6 @@ _SHARES = ("1", "1.", ".5", "0.25", "1e3", "-1", "1.2.3", ".", "0.1" + "3" * 30)
     "words",
     [
         [],
-        [""],
         ["a b/ü.plan"],
         ["\udcff"],
         ["m", "--text", ""],
@@ -72,6 +72,24 @@ _SHARES = ("1", "1.", ".5", "0.25", "1e3", "-1", "1.2.3", ".", "0.1" + "3" * 30)
 )
 def test_a_value_is_read_as_typer_reads_it(words: list[str]) -> None:
     assert _taken(words, PanelCommand) == _taken(words, TyperCommand)
+
+
+@pytest.mark.parametrize("words", [[""], ["m", "-o", ""], ["m", "--output="], ["m", "a.png", ""]], ids=" ".join)
+def test_an_empty_path_is_not_the_current_folder(words: list[str]) -> None:
+    app = typer.Typer()
+
+    @app.command(cls=PanelCommand)
+    def command(
+        file: Path,
+        images: Annotated[list[Path] | None, typer.Argument()] = None,
+        *,
+        output: Annotated[Path, typer.Option("-o", "--output")] = Path(),
+    ) -> None:
+        raise AssertionError((file, images, output))
+
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 2
+    assert "it is empty" in ended.output
 
 
 @pytest.mark.parametrize(

@@ -261,10 +261,13 @@ def checked(hint: Any, value: Any, name: str) -> Any:
     from trt_workbench.core.documents import reason_in
 
     try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+        found = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
     except ValidationError as error:
         numbers = value if isinstance(value, list | tuple) else [value]
         if said and numbers and all(type(one) in (str, int, float) for one in numbers):  # imgsz=640, classes=[0]
             return checked(hint, [str(one) for one in numbers], name)
         reason = reason_in(error.errors(include_url=False)[0])
         raise UsageProblem(f"The setting {name} is wrong: {reason}, not {value!r:.80}.") from error
+    if isinstance(found, Path) and value == "":  # which Path takes for the current folder
+        raise UsageProblem(f"The setting {name} is empty.")
+    return found

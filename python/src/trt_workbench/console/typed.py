@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from typer import BadParameter
+
 _MOST_DIGITS = 15  # of a number that is read here
 
 
@@ -31,6 +33,9 @@ class _Reader:
     def __call__(self, context: Any, value: Any) -> Any:
         """Return what a value that was typed, or the default, stands for."""
         one, found = self._parameter, self._found(value)
+        a_place = self._kind is Path or one.param_type_name == "argument"
+        if a_place and "" in (value if self._several and value else [value]):  # Path("") is the current folder
+            raise BadParameter("it is empty. Is a shell variable unset?", context, one)
         if found in (None, [], ()) and (one.required or value is not None):
             return type(one).process_value(one, context, value)
         return one.callback(context, one, found) if one.callback else found

@@ -173,7 +173,7 @@ def _environment(is_html: bool) -> jinja2.Environment:
     environment.filters |= {
         "counted": counted,
         "figure": _figure,
-        "mebibytes": _mebibytes,
+        "mebibytes": lambda value: "\N{EN DASH}" if value is None else mebibytes(value),
         "moment": _moment,
         "claimed": claimed,
     }
@@ -198,11 +198,6 @@ def small(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "\N{EN DASH}"
     return f"{value:+.2e}" if signed and value else f"{value:.2e}" if value else "0"
-
-
-def _mebibytes(value: float | None) -> str:
-    """Format bytes as MiB, or a dash where there is none."""
-    return "\N{EN DASH}" if value is None else mebibytes(value)
 
 
 def _moment(text: str) -> str:

@@ -239,7 +239,7 @@ class Yardstick:
         if not row.is_quantised:
             held = kinds(row.name)[0] if row.recipe == "cast" and opset(model) >= row.since else None
             return _Noise(row, row.unit, _strong(row), held=held)
-        if not _has_scales(model):
+        if not any(map(is_narrowing, all_nodes(model))):  # the graph rounds to no format itself
             return _Noise(row, row.unit, _strong(row), ranged=not row.is_float)
         if row.unit <= get("int8").unit:
             return _Noise(row, row.unit, _strong(row))
@@ -384,8 +384,3 @@ def _strong(row: Format) -> float:
     if not row.is_quantised:
         return max(STRENGTH * row.unit, get("fp32").error)
     return max(row.unit, min(_STRENGTH_WITH_SCALES * row.unit, _COARSE))
-
-
-def _has_scales(model: onnx.ModelProto) -> bool:
-    """Whether a graph rounds to a format itself."""
-    return any(map(is_narrowing, all_nodes(model)))
