@@ -43,6 +43,7 @@ def fuzz(count: int, seed: int, first: int, limit_s: float, output: Path) -> int
 
 def _all(count: int, seed: int, first: int, limit_s: float, place: Path, output: Path) -> dict[str, Any]:
     codes: Counter[str] = Counter()
+    signals = 0
     problems: Counter[str] = Counter()
     failed = []
     start = time.monotonic()
@@ -53,6 +54,7 @@ def _all(count: int, seed: int, first: int, limit_s: float, place: Path, output:
             preload(torch=True)
         case, record = run_case(seed, number, place / "seeds", place / "box", limit_s)
         codes[f"{case.words[0]} {record['code']}"] += 1
+        signals += bool(record["signal"])
         if record["problems"]:
             failed.append(record)
             problems.update(problem.split(":")[0] for problem in record["problems"])
@@ -67,6 +69,7 @@ def _all(count: int, seed: int, first: int, limit_s: float, place: Path, output:
         "seed": seed,
         "first": first,
         "inputs": count,
+        "signals": signals,
         "failed": len(failed),
         "problems": dict(problems),
         "exit_codes": dict(sorted(codes.items())),

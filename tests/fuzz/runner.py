@@ -101,6 +101,7 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
         "words": case.words,
         "mutations": case.done,
         "code": code,
+        "signal": sent,
         "seconds": round(time.monotonic() - start, 2),
         "problems": problems,
         "stderr": said[-_TAIL:].decode("utf-8", "backslashreplace"),
