@@ -88,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--planted", type=float, default=0.0, help="Share by which b is slowed down.")
     parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--first", type=int, default=0, help="Number of the first pair, which is its seed.")
     parser.add_argument("--duration-s", type=float, default=0.2)
     parser.add_argument("--warmup-ms", type=float, default=50.0)
     parser.add_argument("--output", type=Path, required=True, help="File of one JSON line a pair.")
@@ -96,7 +97,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
     slower: Counter[str] = Counter()
     with arguments.output.open("w", encoding="utf-8") as out:
-        for number in range(arguments.pairs):
+        for number in range(arguments.first, arguments.first + arguments.pairs):
             found = measured_pair(number, arguments)
             slower[found["slower"] or "neither"] += 1
             line = json.dumps(found, separators=(",", ":"))
