@@ -21,7 +21,7 @@ from trt_workbench.model import opened
 from trt_workbench.model import weights as weights_module
 from trt_workbench.model.opened import Model, once
 from trt_workbench.model.proto import is_external
-from trt_workbench.model.reading import all_tensors
+from trt_workbench.model.reading import all_tensors, check_model
 from trt_workbench.model.walking import all_graphs
 
 GRAPH = "g (float[N,64] x) => (float[N,64] y) { y = MatMul(x, w) }"
@@ -454,3 +454,36 @@ def test_small_files_and_those_of_another_version_are_read(
     monkeypatch.setattr(opened, "_LEAST_REMEMBERED_BYTES", 1 << 24)
     model.remember()
     assert not (tmp_path / "out" / "models").exists()
+
+
+def _without_inputs(operator: str, place: str) -> onnx.ModelProto:
+    """A model whose node of an operator has no inputs: in the graph, in a branch, or in a function."""
+    lone = helper.make_node(operator, [], ["y"])
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    ask = helper.make_tensor_value_info("ask", TensorProto.BOOL, [])
+    sets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    if place == "function":
+        own = helper.make_function("own", "Own", [], ["y"], [lone], sets[:1])
+        graph = helper.make_graph([helper.make_node("Own", [], ["y"], domain="own")], "g", [ask], [value])
+        return helper.make_model(graph, opset_imports=sets, functions=[own])
+    if place == "branch":
+        branch = helper.make_graph([lone], "b", [], [value])
+        node = helper.make_node("If", ["ask"], ["y"], then_branch=branch, else_branch=branch)
+        return helper.make_model(helper.make_graph([node], "g", [ask], [value]), opset_imports=sets)
+    return helper.make_model(helper.make_graph([lone], "g", [ask], [value]), opset_imports=sets)
+
+
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+def test_a_node_without_an_input_that_its_operator_needs_is_refused(place: str) -> None:
+    names = [one.name for one in onnx.defs.get_all_schemas() if onnx.defs.has(one.name, 21, "")]
+    needing = [name for name in names if onnx.defs.get_schema(name, 21, "").min_input]
+    assert len(needing) > 150
+    for operator in needing:
+        with pytest.raises(ValueError, match=f"lacks an input that {operator} needs"):
+            check_model(_without_inputs(operator, place))
+
+
+def test_what_an_operator_may_leave_out_is_not_missed() -> None:
+    clip = helper.make_node("Clip", ["x", "", "most"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, []) for name in ("x", "most", "y")]
+    check_model(helper.make_model(helper.make_graph([clip], "g", values[:2], values[2:])))

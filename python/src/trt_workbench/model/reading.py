@@ -304,3 +304,17 @@ def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProt
         raise ValueError(f"it imports several versions of the standard operator set: {sorted(versions)}")
     if not versions and (node := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)):
         raise ValueError(f"it uses {node.op_type} but imports no version of the standard operator set")
+    for holder in (*graphs, *model.functions):
+        own = (one.version for one in getattr(holder, "opset_import", ()) if one.domain in STANDARD)
+        version = min(next(own, max(versions, default=1)), onnx.defs.onnx_opset_version())
+        for node in holder.node:
+            if node.domain in STANDARD and onnx.defs.has(node.op_type, version, ""):
+                _check_inputs(node, onnx.defs.get_schema(node.op_type, version, ""))
+
+
+def _check_inputs(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
+    """Raise ValueError if a node lacks an input that its operator needs: what reads the graph takes it for granted."""
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    needed = [place for place, one in enumerate(schema.inputs) if one.option == single]
+    if len(node.input) < schema.min_input or not all(node.input[place] for place in needed):
+        raise ValueError(f"node {node.name or node.output[:1]} lacks an input that {node.op_type} needs")

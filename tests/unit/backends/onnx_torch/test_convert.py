@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
@@ -235,3 +235,34 @@ def test_a_model_of_any_type_in_any_precision(kind: int, precision: Any, tmp_pat
     onnx.save(document, tmp_path / "m.onnx")
     (found,) = convert(Model.open(tmp_path / "m.onnx"), precision).module(torch.tensor([1.0, 2, 3, 4]))
     assert found.tolist() == [1, -4, 1.5, -np.inf]
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        helper.make_attribute("axes=open({place!r}, 'w'), keepdims", [0]),  # source that torch.fx would run
+        helper.make_attribute("lambda", 1),
+        helper.make_attribute("", [1, 2, 3]),
+        helper.make_attribute("keepdims", helper.make_tensor("t", TensorProto.FLOAT, [1], [0.0])),
+        helper.make_attribute("noop", 1),
+    ],
+    ids=["source", "keyword", "empty", "tensor", "unknown"],
+)
+@pytest.mark.parametrize("is_branch", [False, True], ids=["graph", "branch"])
+def test_an_attribute_that_the_operator_does_not_have_is_refused(
+    attribute: onnx.AttributeProto, is_branch: bool, tmp_path: Path
+) -> None:
+    node = helper.make_node("ReduceMean", ["x"], ["y"])
+    node.attribute.add().CopyFrom(attribute)
+    node.attribute[0].name = attribute.name.replace("{place!r}", repr(str(tmp_path / "ran")))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    nodes, inputs = [node], [x]
+    if is_branch:
+        body = helper.make_graph([node], "b", [], [y])
+        nodes = [helper.make_node("If", ["ask"], ["y"], then_branch=body, else_branch=body)]
+        inputs.append(helper.make_tensor_value_info("ask", TensorProto.BOOL, []))
+    graph = helper.make_graph(nodes, "g", inputs, [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    with pytest.raises(UsageProblem, match="has no attribute"):
+        convert(Model.open(tmp_path / "m.onnx")).module(torch.ones(2, 3), torch.tensor(data=True))
+    assert not (tmp_path / "ran").exists()

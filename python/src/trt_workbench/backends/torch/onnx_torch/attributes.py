@@ -25,6 +25,14 @@ def attribute_value(attribute: onnx.AttributeProto) -> Any:
     return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
 
 
+def refuse_odd(node: onnx.NodeProto, opset: int) -> None:
+    """Refuse attributes that the operator does not have: torch.fx writes their names into source that it runs."""
+    known = onnx.defs.get_schema(node.op_type, opset, "").attributes if onnx.defs.has(node.op_type, opset, "") else {}
+    for one in node.attribute:
+        if one.name not in known or known[one.name].type.value != one.type:  # type: ignore[attr-defined]
+            raise Unsupported(f"{node.op_type} (node {node.name}) has no attribute {one.name!r} of its type.")
+
+
 def constant_value(attributes: dict[str, Any]) -> Any:
     """Return what a Constant node with these attributes holds."""
     ((kind, value),) = attributes.items()

@@ -25,7 +25,12 @@ from trt_workbench.backends.torch.onnx_torch import (
     resize,
     sampling,
 )
-from trt_workbench.backends.torch.onnx_torch.attributes import attribute_value, constant_value, refuse_unknown
+from trt_workbench.backends.torch.onnx_torch.attributes import (
+    attribute_value,
+    constant_value,
+    refuse_odd,
+    refuse_unknown,
+)
 from trt_workbench.backends.torch.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.backends.torch.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.core.device_errors import device_error, device_message
@@ -169,14 +174,11 @@ class _Converter:
         return TORCH_DTYPES[element]
 
     def _convert(self, node: onnx.NodeProto) -> None:
+        refuse_odd(node, self._opset)
         attributes = {entry.name: attribute_value(entry) for entry in node.attribute}
         inputs = [self._value(name) for name in node.input]
         while inputs and inputs[-1] is self._values[""]:
             inputs.pop()  # trailing inputs that were left out
-        if onnx.defs.has(node.op_type, self._opset, node.domain):
-            least = onnx.defs.get_schema(node.op_type, self._opset, node.domain).min_input
-            if len(inputs) < least:
-                raise UsageProblem(f"{node.op_type} (node {node.name}) has {len(inputs)} of {least} inputs.")
         if node.op_type in SPECIAL and self._special(node, inputs, attributes):
             return
         if node.op_type == "If":
