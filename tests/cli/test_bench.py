@@ -89,6 +89,7 @@ def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     same = trtw("compare", run, run, "--json")
     assert same.exit_code == 0, same.output
     assert {change["outcome"] for change in json.loads(same.stdout)["points"]} == {"no material difference"}
+    assert "Nothing is compared" in same.stderr
     stdout_of("report", run, "--output", tmp_path / "all")
     assert "tiny b1" in (tmp_path / "all" / "overview.html").read_text()
 

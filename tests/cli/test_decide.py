@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,18 @@ from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.run_folders import run_folder
-from tests.texts import held, refused
+from tests.texts import held
 from tests.unit.decide.test_report import decision, row
 from typer.testing import Result
 
 from trt_workbench.bench.config import RepetitionSettings
-from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.records import read_records
 from trt_workbench.decide import run as decide_run
-from trt_workbench.decide.cli import _require_a_lower_one
+from trt_workbench.decide.document import Decision, ScoreGate
+from trt_workbench.decide.report import answer
 from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.tried import DraftRow
+from trt_workbench.decide.words import gate
 from trt_workbench.quantize import Candidates
 from trt_workbench.vision.scenes import dataset as embedded
 
@@ -174,6 +174,18 @@ def test_top1_agreement_is_gated_by_one_command(
     assert not (tmp_path / "run" / "records.jsonl").exists()
 
 
+def judged(made: Decision, *, accept_simulated: bool) -> ScoreGate:
+    return gate(made.rows, made.kept, made.unit, made.max_loss, made.samples, accept_simulated=accept_simulated)
+
+
+@pytest.mark.parametrize(("loss", "badge"), [(0.0, "recommended"), (0.1, "lost")])
+def test_the_badge_is_red_where_the_exit_code_is_1(loss: float, badge: str) -> None:
+    made = decision(row("fp32", 0.0, 1.0, meets=True), row("fp16", loss, None, meets=loss <= 0.005))
+    advice = made.recommendation.model_copy(update={"doubts": []})
+    made = made.model_copy(update={"gate": judged(made, accept_simulated=False), "recommendation": advice})
+    assert (answer(made).verdict, made.reach.passed) == (badge, badge == "recommended")
+
+
 @pytest.mark.parametrize(
     ("loss", "simulated", "share", "accepted", "kept"),
     [
@@ -191,8 +203,7 @@ def test_what_is_imitated_counts_where_it_is_accepted(
 ) -> None:
     lower = row("fp8", loss, None, meets=loss <= 0.005, simulated=simulated, low_macs=share)
     made = decision(row("fp32", 0.0, 1.0, meets=True), lower)
-    with nullcontext() if kept else pytest.raises(CheckFailed):
-        _require_a_lower_one(made, accept_simulated=accepted)
+    assert judged(made, accept_simulated=accepted).passed == kept
 
 
 def test_what_does_not_count_is_named_where_the_exit_code_is_1() -> None:
@@ -201,8 +212,7 @@ def test_what_does_not_count_is_named_where_the_exit_code_is_1() -> None:
         row("int8-mixed", 0.0, None, meets=True, calibrated=False),
         row("fp8", 0.1, None, meets=False, low_macs=0.004),
     ]
-    with refused(CheckFailed):
-        _require_a_lower_one(decision(row("fp32", 0.0, 1.0, meets=True), *lower), accept_simulated=False)
+    held(judged(decision(row("fp32", 0.0, 1.0, meets=True), *lower), accept_simulated=False).text)
 
 
 @pytest.mark.usefixtures("own_processes")

@@ -65,6 +65,8 @@ def compare(
             print_line(stdout_console(quiet=False), f"Different {one}")
         if measured := [one for one in found if not _in_neither(one)]:
             _show(measured)
+    if before.records == after.records:
+        say("Nothing is compared: both directories hold the same measurements.")
     _warn(found, tolerance)
     worse = [change for change in found if change.outcome in WORSE]
     if worse:

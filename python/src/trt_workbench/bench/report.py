@@ -9,7 +9,7 @@ import yaml
 
 from trt_workbench.bench.plots import write_plots
 from trt_workbench.bench.view import Table, tables, winners
-from trt_workbench.bench.words import executed, leaders, machine, overall, problems, summary, unstable
+from trt_workbench.bench.words import executed, leaders, machine, overall, problems, reach, summary, unstable
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.builds import builds_of
 from trt_workbench.report.conditions import measuring_conditions
@@ -41,11 +41,9 @@ def answer(found: BenchTables) -> Headline:
     """Return what the page of a run says first."""
     run, made = found
     said = (summary if len(made) <= _MOST_SENTENCES else overall)(run, made)
-    states = [record.status for record in run.records]
-    worst: str | None = next((state for state in ("wrong", "failed") if state in states), None)
-    if worst is None and made:
-        shaky = any(row.standing.all_unstable for one in made for row in one.rows)
-        worst = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"
+    shaky = any(row.standing.all_unstable for one in made for row in one.rows)
+    good = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"
+    worst = reach(run).word(good, "wrong" if any(one.status == "wrong" for one in run.records) else "failed")
     doubted = let_through(record.verification for record in run.records)
     if worst not in ("wrong", "failed") and not doubted:  # who is fastest where that is known is the answer
         said = sorted(said, key=lambda sentence: sentence not in leaders(made))

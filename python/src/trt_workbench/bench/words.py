@@ -14,6 +14,7 @@ from trt_workbench.core.artefacts import BenchArtefacts, Environment
 from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.report.verdict import Reach
 from trt_workbench.verify import let_through
 
 # More reasons of failures than this are left to the report's table.
@@ -22,6 +23,12 @@ _MOST_FAILURES = 4
 # the first sentence of all.
 # Of one runtime, and of several.
 _ENDS = {"failed": ("failed", "failed"), "unavailable": ("was not available", "were not available")}
+
+
+def reach(run: BenchArtefacts) -> Reach:
+    """Return what was to be measured and what was wrong or failed: the badge and the exit code."""
+    states = [record.status for record in run.records if record.status not in ("skipped", "unavailable")]
+    return Reach(max(1, len(states)), len(states), len(states), len(states) - states.count("ok"))
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:

@@ -111,11 +111,8 @@ def _deepest(found: Sequence[ErrorDetails]) -> ErrorDetails:
     That is the one that looked deepest into it, or else the one whose type it has.
     """
     setting = found[0]["loc"][:-1]
-    return max((one for one in found if one["loc"][: len(setting)] == setting), key=_nearness)
-
-
-def _nearness(details: ErrorDetails) -> tuple[int, bool]:
-    return len(details["loc"]), not details["type"].endswith("_type")
+    near = (one for one in found if one["loc"][: len(setting)] == setting)
+    return max(near, key=lambda one: (len(one["loc"]), not one["type"].endswith("_type")))
 
 
 def _known_keys(model: type[BaseModel], location: Location) -> list[str]:

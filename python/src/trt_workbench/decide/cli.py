@@ -75,18 +75,9 @@ def decide(
     if made.interrupted:
         say(f"Interrupted; continue by the same command with --resume {directory}")
         raise typer.Exit(INTERRUPTED)
-    _require_a_lower_one(decision, accept_simulated=settings.accept_simulated, certain=settings.certain)
+    if decision.gate and not decision.reach.passed:
+        raise CheckFailed(decision.gate.text)
     drawing.end()
-
-
-def _require_a_lower_one(decision: Decision, *, accept_simulated: bool, certain: bool = False) -> None:
-    """Raise CheckFailed unless a lower precision keeps the score, for real unless simulated ones are accepted."""
-    from trt_workbench.decide.words import gate
-
-    asked = {"accept_simulated": accept_simulated, "certain": certain}
-    found = gate(decision.rows, decision.kept, decision.unit, decision.max_loss, decision.samples, **asked)
-    if not found.passed:
-        raise CheckFailed(found.text)
 
 
 def _show(decision: Decision, directory: Path) -> None:

@@ -11,6 +11,7 @@ from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
 from trt_workbench.model.precision import LEAST_SHARE
 from trt_workbench.quantize import RowScore, SearchDocument
+from trt_workbench.report.verdict import Reach
 
 State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
 """Whether a row has a score and a latency; only a score; or why it has neither."""
@@ -249,6 +250,13 @@ class Decision(Strict):
     def latencies_distinguishable(self) -> bool:
         """Whether enough repetitions were measured to distinguish latencies."""
         return latencies_distinguishable(self.rows)
+
+    @property
+    def reach(self) -> Reach:
+        """Whether a lower precision had to keep the score, and none does: the badge and the exit code."""
+        lower = sum(row.score is not None for row in self.rows if row.precision != BASELINE)
+        doubts = len(self.recommendation.doubts) if self.recommended else 0
+        return Reach(1, 1, lower, wrong=self.gate is not None and not self.gate.passed, doubts=doubts)
 
     @property
     def recommended(self) -> DecisionRow | None:

@@ -27,7 +27,7 @@ from trt_workbench.quantize import ClassLoss, coco_scores, draw_search
 from trt_workbench.report.commands import again
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
-from trt_workbench.report.verdict import Headline, Reach
+from trt_workbench.report.verdict import Headline
 from trt_workbench.stream import read_words
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
@@ -162,9 +162,7 @@ def answer(decision: Decision) -> Headline:
     """Return what the page of a run says first."""
     chosen, doubts = decision.recommended, decision.recommendation.doubts
     said = [decision.recommendation.sentence, *doubts, *([decision.gate.text] if decision.gate else [])]
-    lower = sum(row.score is not None for row in decision.rows if row.precision != BASELINE)
-    known = Reach(1, 1, lower, doubts=len(doubts)).word("recommended")
-    return Headline(said, known if chosen else "no recommendation")
+    return Headline(said, decision.reach.word("recommended" if chosen else "no recommendation", "lost"))
 
 
 def view(decision: Decision, directory: Path) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class TokenScores:
         joined: dict[str, Any] = {}
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            joined[field.name] = _larger(mine, theirs) if field.name.startswith("max_") else mine + theirs
+            # NaN stays, whichever of them it is
+            joined[field.name] = float(np.maximum(mine, theirs)) if field.name.startswith("max_") else mine + theirs
         return TokenScores(**joined)
 
     @property
@@ -111,7 +112,3 @@ def _score_block(
         kl=float(apart.sum()),
         max_kl=float(apart.max()),
     )
-
-
-def _larger(first: float, second: float) -> float:
-    return math.nan if math.isnan(first) or math.isnan(second) else max(first, second)

@@ -240,7 +240,7 @@ class _Rounding:
         tests = []
         if operator in ("Add", "Sub") and any(_may_mask(name, scope) for name in (first, second)):
             smaller = make("Min", *(make("Abs", name) for name in (first, second)))
-            share = self._number(max(self._unit, _least_unit(kind)), kind)
+            share = self._number(max(self._unit, get("fp16").unit if kind == TensorProto.FLOAT16 else 0.0), kind)
             tests.append(make("Greater", smaller, make("Mul", make("Abs", clean), share)))
         if kind != TensorProto.DOUBLE and (
             is_exact or (operator in ("Mul", "Div") and any(_may_mask(name, scope) for name in (first, second)))
@@ -334,10 +334,6 @@ def _is_power_of_two(value: NDArray[Any] | None) -> bool:
         return False
     mantissa = np.abs(np.frexp(value.astype(np.float64))[0])
     return bool(np.isin(mantissa, (0.0, 0.5)).all())
-
-
-def _least_unit(kind: int) -> float:
-    return get("fp16").unit if kind == TensorProto.FLOAT16 else 0.0
 
 
 def _scores(graph: onnx.GraphProto) -> set[str]:

@@ -77,7 +77,8 @@ def data_shaped_outputs(graph: onnx.GraphProto) -> frozenset[str]:
         if not _keeps_to_shapes(node):
             continue
         given = [name for name in node.input if name]
-        sizes = [node.input[place] for place in _size_inputs(node) if place < len(node.input) and node.input[place]]
+        places = (1,) if node.op_type.startswith("Reduce") else _SIZES.get(node.op_type, ())
+        sizes = [node.input[place] for place in places if place < len(node.input) and node.input[place]]
         if not settled.issuperset(given) or not values.issuperset(sizes):
             continue
         settled.update(node.output)
@@ -91,10 +92,6 @@ def _keeps_to_shapes(node: onnx.NodeProto) -> bool:
         return False
     operator = operator_name(node)
     return operator in _FOREIGN or bool(onnx.defs.has(operator))
-
-
-def _size_inputs(node: onnx.NodeProto) -> tuple[int, ...]:
-    return (1,) if node.op_type.startswith("Reduce") else _SIZES.get(node.op_type, ())
 
 
 # What a node is called in a runtime's report: its operator (`domain::Name` outside the standard domain) and its name.

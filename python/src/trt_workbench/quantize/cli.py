@@ -93,7 +93,7 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]
         directory = run.commit("complete")
     drawing = draw(directory, debug=debug)
     say(f"Search: {directory}")
-    if found.candidate is None:
+    if found.candidate is None or not found.document.reach.passed:
         evidence, groups = found.document.evidence, len(found.document.order)
         last = evidence.curve[-1]
         raise CheckFailed(

@@ -13,6 +13,7 @@ from trt_workbench.core.documents import Strict
 from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.model.low_precision.kinds import Method
+from trt_workbench.report.verdict import Reach
 
 Ends = tuple[FiniteFloat, FiniteFloat]
 
@@ -229,3 +230,10 @@ class SearchDocument(Strict):
     evidence: SearchEvidence
     candidate: str | None
     wall_s: NonNegativeFloat = 0.0
+
+    @property
+    def reach(self) -> Reach:
+        """Whether something keeps the bound, for certain or not: the badge and the exit code."""
+        found, chosen = self.evidence, self.evidence.chosen
+        doubtful = chosen and chosen.loss_ci95 and not is_certain(chosen.loss_ci95, found.samples, found.bound)
+        return Reach(1, 1, 1, wrong=chosen is None, doubts=bool(doubtful))

@@ -8,13 +8,12 @@ from typing import Any
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
-from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.evidence import SearchEvidence
 from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
-from trt_workbench.report.verdict import Headline, Reach
+from trt_workbench.report.verdict import Headline
 
 _NAMED = 4  # groups in a sentence
 
@@ -24,10 +23,7 @@ read = reader("search.json", SearchDocument)
 
 def answer(found: SearchDocument) -> Headline:
     """Return what the page of a run says first."""
-    chosen, bound = found.evidence.chosen, found.evidence.bound
-    ends = chosen and chosen.loss_ci95
-    certain = not ends or is_certain(ends, found.evidence.samples, bound)
-    return Headline(_said(found), Reach(1, 1, 1, wrong=not chosen, doubts=not certain).word("kept", "lost"))
+    return Headline(_said(found), found.reach.word("kept", "lost"))
 
 
 def view(found: SearchDocument, directory: Path) -> dict[str, Any]:

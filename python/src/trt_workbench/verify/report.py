@@ -67,17 +67,12 @@ def headline(document: Mapping[str, Any]) -> str:
             ", the same file on the same runtime: this only shows that its calls agree (--reference names another "
             "runtime)"
         )
-    count = _left_open(document)
+    count = sum(case["verdict"] == UNVERIFIED and not case.get("outside") for case in document["cases"])
     left = f" except at {counted(count, 'shape')}" if count else ""
     return (
         f"{Path(document['target']).name}: {document['verdict'].upper()}{left} on {document['backend']} "
         f"({_computed(document)}), {counted(document['cases_tried'], 'shape')}{reference}"
     )
-
-
-def _left_open(document: Mapping[str, Any]) -> int:
-    """Return at how many shapes the target did not run that it has to take."""
-    return sum(case["verdict"] == UNVERIFIED and not case.get("outside") for case in document["cases"])
 
 
 def sentence(remark: str) -> str:

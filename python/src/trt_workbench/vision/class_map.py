@@ -87,7 +87,8 @@ def map_classes(
         return _by_order(count, categories)
     if (found := _equal_names(names, categories)) is not None:
         return found
-    if [_PLACE.fullmatch(_plain(name)) for name in names].count(None) == 0 and _in_order(names):
+    numbers = [int(re.sub("[^0-9]", "", name)) for name in names if _PLACE.fullmatch(_plain(name))]
+    if numbers == list(range(len(names))):
         found = _by_order(count, categories)
         return ClassMap(
             found.ids,
@@ -251,10 +252,6 @@ def _ways(count: int | None, names: Sequence[str], categories: Sequence[Category
     if count and not names and len(ids) < count and max(ids) < count and not counted_here:
         ways.append(f"--classes {BY_ID} uses the class index as the category id")
     return "; ".join([*ways, "--classes FILE lists the category of each class, one per line"]) + "."
-
-
-def _in_order(names: Sequence[str]) -> bool:
-    return [int(re.sub("[^0-9]", "", name)) for name in names] == list(range(len(names)))
 
 
 def _plain(name: str) -> str:

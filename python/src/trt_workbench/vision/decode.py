@@ -247,17 +247,13 @@ def _decoded(data: bytes, path: Path | str, exif: Exif) -> _Decoded:
 
 def _is_cut_short(data: bytes) -> bool:
     if data.startswith(_JPEG_START):
-        scan = _first_scan(data)
+        # a thumbnail inside an earlier segment has end markers of its own
+        scan = next((at for marker, at, _ in _segments(data) if marker == _JPEG_SCAN), None)
         # Behind the start of the scan the bytes FF D9 can only mark the end: pixel data stuffs FF with a zero.
         return scan is None or data.rfind(_JPEG_END, scan) < 0
     if data.startswith(_PNG_START):
         return data.rfind(_PNG_END) < 0
     return False
-
-
-def _first_scan(data: bytes) -> int | None:
-    """Return where a JPEG's first scan starts: a thumbnail inside an earlier segment has end markers of its own."""
-    return next((at for marker, at, _ in _segments(data) if marker == _JPEG_SCAN), None)
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -101,13 +101,13 @@ def measures_of(task: VisionTask, dataset: CocoDataset) -> tuple[Measure, ...]:
 def figure_names(*of: VisionTask) -> list[str]:
     """Return every figure that a metrics.json can have, by COCO's rules or LVIS's, of some tasks or of all."""
     measures = [one for task in of or tasks() for one in task.measures]
-    names = [f"{one.prefix}{name}" for one in measures for name in (*one.figures, *_figures_by_lvis(one))]
+    names = [
+        f"{one.prefix}{name}"
+        for one in measures
+        for name in (*one.figures, *(_BY_LVIS[one].figures if one in _BY_LVIS else ()))
+    ]
     at_threshold = OPERATING if any(one.by_score for one in measures) else ()
     return list(dict.fromkeys([*names, *at_threshold, "images_per_s"]))
-
-
-def _figures_by_lvis(measure: Measure) -> Mapping[str, str]:
-    return _BY_LVIS[measure].figures if measure in _BY_LVIS else {}
 
 
 def figures_of(task: VisionTask, metrics: Mapping[str, Any]) -> dict[str, str]:

@@ -103,7 +103,8 @@ def _job(array: JobArray, settings: KubernetesSettings) -> dict[str, Any]:
         "image": settings.image,
         "env": [{"name": "JOB_COMPLETIONS", "value": str(array.run.shards)}],
         "command": ["/bin/bash", "-euc"],
-        "args": [_as_typed("\n".join(script) + "\n")],
+        # Kubernetes reads `$$` as `$` and `$(NAME)` as a variable in command and args
+        "args": [re.sub(r"\$(?=[$(])", "$$", "\n".join(script) + "\n")],
         "resources": {"requests": dict(resources), "limits": dict(resources)},
         "volumeMounts": [{"name": "shared", "mountPath": str(settings.mount or array.base)}],
     }
@@ -125,11 +126,6 @@ def _job(array: JobArray, settings: KubernetesSettings) -> dict[str, Any]:
     }
     metadata = {"name": array.name, "namespace": settings.namespace, "labels": _OURS | queue}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-
-
-def _as_typed(text: str) -> str:
-    """Return what Kubernetes reads as `text` in command and args, where `$$` is `$` and `$(NAME)` a variable."""
-    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def _label(array: JobArray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from trt_workbench.core.documents import Strict
@@ -105,8 +106,8 @@ class ContractCheck(Strict):
     states: tuple[StateFact, ...]
     passed: bool
 
-    @property
-    def reach(self) -> Reach:
-        """What of the checks was made, and could have failed."""
-        made = [check for check in self.checks if check.verdict != "not checked"]
-        return Reach(len(made), len(made), len(made), sum(check.verdict == "failed" for check in made))
+
+def reach_of(checks: Iterable[Check]) -> Reach:
+    """Return what of some checks was made, and could have failed."""
+    made = [check.verdict for check in checks if check.verdict != "not checked"]
+    return Reach(len(made), len(made), len(made), made.count("failed"))

@@ -10,14 +10,14 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.report.page import small
 from trt_workbench.report.verdict import Headline
-from trt_workbench.stream.check.document import ContractCheck
+from trt_workbench.stream.check.document import ContractCheck, reach_of
 
 read = reader("check.json", ContractCheck)
 
 
 def answer(document: ContractCheck) -> Headline:
     """Return what the page of a run says first."""
-    return Headline(_said(document), document.reach.word())
+    return Headline(_said(document), reach_of(document.checks).word())
 
 
 def view(document: ContractCheck, _directory: Path) -> dict[str, Any]:

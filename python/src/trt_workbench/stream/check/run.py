@@ -18,7 +18,7 @@ from trt_workbench.core.precision import STREAM
 from trt_workbench.core.settings import with_flags
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
-from trt_workbench.stream.check.document import Check, ContractCheck
+from trt_workbench.stream.check.document import Check, ContractCheck, reach_of
 from trt_workbench.stream.check.holds import invariants, sizes, streams
 from trt_workbench.stream.check.settings import ContractSettings
 from trt_workbench.stream.check.states import garbage, live, memory, reset, shift
@@ -247,5 +247,5 @@ def _document(
         chunks=trial.chunks if trial else 0,
         checks=tuple(checks),
         states=tuple(trial.states) if trial else (),
-        passed=all(check.verdict != "failed" for check in checks),
+        passed=reach_of(checks).passed,
     )

@@ -20,11 +20,6 @@ Load = Callable[[Path, Profile | None], Session]
 """Opens a file in the ranges of shapes that it will be called with."""
 
 
-def vocabulary_size(said: Decoding, vocabulary: Vocabulary) -> int:
-    """Return how many scores of tokens there are: NeMo's vocabularies leave out the blank, their last."""
-    return max(max(vocabulary.pieces), said.blank) + 1
-
-
 @contextmanager
 def open_decoder(said: Decoding, folder: Path, load: Load, capacity: int) -> Iterator[Decoder]:
     """Yield the decoder of a contract, with room for so many streams.
@@ -38,7 +33,8 @@ def open_decoder(said: Decoding, folder: Path, load: Load, capacity: int) -> Ite
     Raises:
         UsageProblem: a file is missing, or its tensors are not those of its part.
     """
-    tokens = vocabulary_size(said, Vocabulary(folder / said.tokens))
+    # NeMo's vocabularies leave out the blank, their last
+    tokens = max(max(Vocabulary(folder / said.tokens).pieces), said.blank) + 1
     if said.decoder is None or said.joiner is None:
         yield Ctc(said.blank, tokens)
         return
