@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,17 +74,19 @@ def test_eval_coco_refuses_a_wrong_engine_unless_it_is_allowed(coco: Any) -> Non
 
 
 def test_eval_coco_refuses_a_plan_that_nobody_verified(coco: Any, tmp_path: Path) -> None:
-    plan = tmp_path / "d.plan"
+    (tmp_path / "of mine").mkdir()
+    plan = tmp_path / "of mine" / "d.plan"
     assert trtw("build-engine", coco.model, "--max-batch", 2, "-o", plan, "--verify", "off").exit_code == 0
     refused = coco.invoke(*TRT, "--model", str(plan), "--batch", "2")
     assert refused.exit_code == 1, refused.output
     text = " ".join(refused.stderr.split())
-    assert "The engine is unverified: its manifest has no verdict. Verify it with `trtw verify d.plan" in text
+    assert "The engine is unverified: its manifest has no verdict. Verify it with `trtw verify " in text
     allowed = coco.invoke(*TRT, "--model", str(plan), "--allow-unverified")
     assert allowed.exit_code == 0, allowed.output
     assert metrics(coco)["settings"]["batch"] == 2  # all that the engine takes
     assert allowed.stdout.splitlines()[0].startswith("Not verified, accepted by --allow-unverified: d.plan")
-    assert trtw("verify", plan, "--model", coco.model, "--quick").exit_code == 0
+    proposed = re.findall("`trtw (.+?)`", refused.stderr.replace("\n", " "))[0].replace("MODEL.onnx", str(coco.model))
+    assert trtw(*shlex.split(proposed), "--quick").exit_code == 0
     assert coco.invoke(*TRT, "--model", str(plan), "--batch", "2").exit_code == 0
     # an altered plan that is loaded on trust has no verdict, whatever the manifest says
     other = tmp_path / "other.plan"

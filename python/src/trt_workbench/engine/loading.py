@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import read_hashed
+from trt_workbench.core.launcher import task
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.plugins import PluginLibrary, opened_plugins
@@ -98,7 +100,7 @@ def _read(path: Path, *, trust: bool, advise_trust: bool) -> CheckedPlan:
         raise UsageProblem(f"The plan cannot be read ({error.strerror}): {path}") from error
     if path.suffix == ".onnx":
         raise UsageProblem(
-            f"This is a model, not a plan; build one first: `build-engine {path.name} -o {path.stem}.plan`. {path}"
+            f"This is a model, not a plan; build one first: {task('build-engine', shlex.quote(str(path)))}."
         )
     if not data:
         raise UsageProblem(f"The plan is empty. {REBUILD} {path}")
@@ -181,8 +183,8 @@ def load_engine(
     if plan.manifest and plan.manifest.options.get("strip_weights"):
         # TensorRT would run it, and return zeros
         raise UsageProblem(
-            f"The plan was built without weights; add them first: `trtw refit-engine {plan.path.name} MODEL.onnx`. "
-            f"{plan.path}"
+            "The plan was built without weights; add them first: "
+            f"{task('refit-engine', shlex.quote(str(plan.path)), 'MODEL.onnx')}."
         )
     return load_checked(
         plan,

@@ -6,12 +6,14 @@ Other runtimes pass: bench and the evaluations compare their outputs or scores w
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.core.errors import CheckFailed, WorkbenchError
+from trt_workbench.core.launcher import task
 from trt_workbench.core.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
@@ -182,12 +184,12 @@ def _problem(kept: Verification | None, engine: Engine, needed: Sequence[Shapes]
 
 
 def _refusal(problem: str, engine: Engine, model: Path, *, is_wrong: bool) -> str:
+    plan = shlex.quote(str(engine.plan))
     if is_wrong:
-        fix = f"Locate the fault with `trtw verify {engine.plan.name} --bisect`, find a workaround with `--fix`"
-    elif model.suffix == MODEL_SUFFIX:
-        fix = f"Verify it with `trtw verify {engine.plan} --model {model}`"
+        fix = f"Locate the fault with {task('verify', plan, '--bisect')}, find a workaround with `--fix`"
     else:
-        fix = f"Verify it with `trtw verify {engine.plan.name} --model MODEL.onnx`"
+        source = shlex.quote(str(model)) if model.suffix == MODEL_SUFFIX else "MODEL.onnx"
+        fix = f"Verify it with {task('verify', plan, '--model', source)}"
     return f"The engine is {problem.removesuffix('.')}. {fix}, or pass {ALLOW}: {engine.plan}"
 
 
