@@ -56,10 +56,10 @@ T = TypeVar("T")
 Takes = tuple[Callable[..., Any], tuple[str, ...]]
 TAKES: Final[dict[str, Takes]] = {
     "load": (PredictSettings, ("limit",)),
-    "evaluate": (_vision.eval_coco, ("model", "shard", "images")),
-    "verify": (_verify.verify, ("shard",)),
+    "evaluate": (_vision.eval_coco, ("model", "images")),
+    "verify": (_verify.verify, ()),
     "decide": (_decide.decide, ()),
-    "bench": (_bench.bench, ("show", "dry_run", "shard")),
+    "bench": (_bench.bench, ()),
 }
 """By function: what has its settings, and those without a meaning here."""
 

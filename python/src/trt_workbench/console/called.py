@@ -20,8 +20,8 @@ from trt_workbench.core.settings import Setting
 D = TypeVar("D")
 S = TypeVar("S")
 _REPORT = "report.html"
-# What only a terminal has a use for.
-_OF_TERMINALS = ("output", "as_json", "debug")
+# What only a command line has a use for: how it prints, and what leaves no run directory that is whole.
+_OF_TERMINALS = ("output", "as_json", "debug", "show", "dry_run", "shard")
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,10 @@ def settings_of(
 ) -> dict[str, Any]:
     """Return all settings by name with which `call_command` would call: before what is called earlier takes minutes.
 
-    `more` are names of something else that may have been meant. Raises UsageProblem for a wrong name or value.
+    `more` are names of something else that may have been meant. Raises UsageProblem for a wrong name or value, and for
+    one that `places` give.
     """
-    _refuse_unknown(given, keywords(command), more)
+    _refuse_unknown(given, [one for one in keywords(command) if not one.positional], more)
     made = _arguments(inspect.unwrap(command), with_embedded(_placed(command, places, given)))
     return {
         name: value

@@ -66,6 +66,7 @@ class GateConfig(Strict):
     """The whole file. Paths are relative to the current folder.
 
     Attributes:
+        schema_version: of the file, 1.
         model: the model file.
         verify: whether it computes what the model says; None to leave it out.
         score: whether its score is good enough.

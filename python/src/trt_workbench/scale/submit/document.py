@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, WithJsonSchema, model_validator
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import UsageProblem
@@ -26,7 +26,12 @@ def _form(pattern: str, words: str, *kinds: type) -> BeforeValidator:
             raise ValueError(f"it must be {words}")
         return str(value)
 
-    return BeforeValidator(check)
+    return BeforeValidator(
+        check,
+        json_schema_input_type=Annotated[
+            str, WithJsonSchema({"type": ["string", *("number" for _ in kinds[:1])], "pattern": f"^({pattern})$"})
+        ],
+    )
 
 
 # A label of DNS, as Kubernetes wants names to be, short enough for a GPU type behind it.
@@ -84,7 +89,18 @@ class NodeChecks(Strict):
 
 
 class SlurmSettings(Strict):
-    """Options of `sbatch`; those of None are left to the cluster."""
+    """Options of `sbatch`; those of None are left to the cluster.
+
+    Attributes:
+        partition: `--partition`.
+        account: `--account`.
+        qos: `--qos`.
+        time: `--time`, most time of a task: in quotes, such as "90" (minutes) or "01:30:00".
+        cpus: `--cpus-per-task`.
+        memory: `--mem` of a task, such as 32G.
+        constraint: `--constraint`, features that a node must have.
+        at_once: tasks that run at one time; None for all.
+    """
 
     partition: Word | None = None
     account: Word | None = None
@@ -138,7 +154,11 @@ class RaySettings(Strict):
 
 
 class LocalSettings(Strict):
-    """This machine: how many shards run at one time."""
+    """This machine.
+
+    Attributes:
+        at_once: shards that run at one time.
+    """
 
     at_once: PositiveInt = 1
 
@@ -147,7 +167,8 @@ class RunFile(Strict):
     """RUN.yaml.
 
     Attributes:
-        name: of the job.
+        schema_version: of the file, 1.
+        name: of the job: small letters, digits and hyphens.
         command: that is run in shards.
         model: its first argument, a path or the name of an embedded model, of bench the configuration's file; None for
             the command's own default.
@@ -160,6 +181,11 @@ class RunFile(Strict):
         setup: lines of shell that come first, such as `source /shared/venv/bin/activate`.
         alone: give each task its node alone, as measurements need.
         gpu_types: names of GPUs as the driver has them, by the name that schedulers know; without any, no GPU is asked.
+        checks: what a node must have.
+        slurm: options of `sbatch`.
+        kubernetes: the Indexed Job; `--to kubernetes` needs it.
+        ray: the Ray cluster.
+        local: shards on this machine.
     """
 
     schema_version: Literal[1] = 1
