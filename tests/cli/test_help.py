@@ -13,6 +13,8 @@ from tests.texts import held
 from typer.testing import CliRunner
 
 from trt_workbench.app import app
+from trt_workbench.backends.abilities import DividesModels
+from trt_workbench.backends.registry import backend_names, get_backend
 from trt_workbench.build_engine import cli as build_engine
 from trt_workbench.console.common import COMMON, single_command_app
 from trt_workbench.core.settings import MORE
@@ -45,6 +47,10 @@ def options(text: str, section: str) -> list[str]:
     """The options of a section of a help text."""
     part = text.split(f"\n{section}:\n")[1].split("\n\n")[0]
     return [line.split()[0].rstrip(",") for line in part.splitlines() if line.startswith("  -")]
+
+
+def divides(name: str) -> bool:
+    return isinstance(get_backend(name), DividesModels)
 
 
 def completed(program: str, words: str) -> list[str]:
@@ -160,6 +166,8 @@ def test_a_shell_completes_commands_options_and_choices() -> None:
         ("build-engine m.onnx --precision fp", ["fp32", "fp16", "fp8", "fp4"]),
         ("decide m.onnx --precisions fp32,int8", ["fp32,int8", "fp32,int8-mixed"]),
         ("quantize m.onnx --to int", ["int8", "int4-weights"]),
+        ("partitions m.onnx --backend ort-", [name for name in backend_names() if divides(name)]),
+        ("upgrade m.onnx --to fp", []),  # a stack, not a format
     ],
 )
 def test_a_shell_completes_backends_and_precisions(words: str, expected: list[str]) -> None:

@@ -16,8 +16,9 @@ from trt_workbench.core.settings import Setting
 R = TypeVar("R")
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
-_BACKENDS, _MADE = ("--backend", "--backends"), "--to"
-_COMPLETED = (*_BACKENDS, _MADE, "--precision", "--precisions")
+_BACKENDS, _MADE = ("backend", "backends"), "--to"
+# By setting, not by option: `upgrade --to` is no format.
+_COMPLETED = (*_BACKENDS, "precision", "precisions")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class _Option:
             default = said.default
         more: dict[str, Any] = {"metavar": said.metavar, "help": said.help, "rich_help_panel": said.panel}
         more |= {"min": said.min, "max": said.max, "hidden": said.hidden}
-        more["autocompletion"] = self._names_for if self.flag in _COMPLETED else None
+        more["autocompletion"] = self._names_for if self.field in _COMPLETED else None
         info = typer.Argument(**more) if said.argument else typer.Option(*self.flags.split(), **more)
         annotation: Any = Annotated[kind | None if default is None else kind, info]
         place = inspect.Parameter.POSITIONAL_OR_KEYWORD if said.argument else inspect.Parameter.KEYWORD_ONLY
@@ -77,7 +78,7 @@ class _Option:
         made = precisions(lambda one: one.makes) if self.flag == _MADE else precisions()
         formats = BUILT if isinstance(self.setting, BuildSetting) else made
         before, comma, last = incomplete.rpartition(",")
-        known = backend_names() if self.flag in _BACKENDS else formats
+        known = backend_names() if self.field in _BACKENDS else formats
         return [f"{before}{comma}{name}" for name in known if name.startswith(last)]
 
     def value(self, typed: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -33,7 +33,15 @@ _LISTED = 40
 def partitions(
     model: Annotated[Path, typer.Argument(help="ONNX file.")],
     *,
-    backend: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="ort-trt, ort-cuda or ort-cpu.",
+            autocompletion=lambda incomplete: [
+                name for name in ("ort-trt", "ort-cuda", "ort-cpu") if name.startswith(incomplete)
+            ],
+        ),
+    ] = "ort-trt",
     min_subgraph_size: Annotated[int, typer.Option(min=1, help="Fewest nodes of a TensorRT subgraph.")] = 1,
     exclude: Annotated[str, typer.Option(help="Operators to keep from TensorRT, separated by commas.")] = "",
     output: OutputOption = None,
