@@ -37,6 +37,15 @@ def test_runs_of_older_releases_are_read(place: Path) -> None:
         assert read_bench_run(folder).config.title
 
 
+@pytest.mark.parametrize("program", ["/opt/venv/bin/trtw", "/opt/lib/trt_workbench/__main__.py", "trtw"])
+def test_a_command_to_copy_has_no_folder_of_the_machine(program: str) -> None:
+    """Nor has the text that a page shows of the environment; env.json keeps what was there."""
+    environment = Environment(command_line=[program, "gate", "my gate.yaml"])
+    assert environment.command == "trtw gate 'my gate.yaml'"
+    assert "/opt" not in environment.text
+    assert Environment(command_line=["/home/one/score.py", "m.onnx"]).command == "score.py m.onnx"
+
+
 @pytest.mark.parametrize(
     ("file", "kind"),
     [

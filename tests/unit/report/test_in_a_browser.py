@@ -174,7 +174,7 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     place.mkdir()
     write_json(place / "decision.json", decision(*ROWS))
     write_json(place / "run.json", RUN)
-    command = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}
+    command = {"schema_version": 1, "command_line": ["/opt/venv/bin/trtw", "decide", "m.onnx"]}
     (place / "env.json").write_text(json.dumps(command), encoding="utf-8")
     made["decide"] = write_report(place)
     made["eval-stream"] = kept(tmp_path, "eval-stream/encoder-ort")
@@ -217,6 +217,18 @@ def test_every_report_of_a_run_says_by_which_command(pages: dict[str, Path]) -> 
     assert [kind for kind, path in runs.items() if read_environment(path.parent).command not in said[kind]] == []
 
 
+def test_no_page_shows_what_is_not_known(pages: dict[str, Path]) -> None:
+    texts = {kind: path.read_text(encoding="utf-8") for kind, path in pages.items()}
+    revisions = {kind: re.findall(r"<td>revision</td><td[^>]*>(\w+)", text) for kind, text in texts.items()}
+    assert not revisions["decide"]  # whose record has no commit
+    assert revisions["eval-stream"]
+    odd = {
+        kind: re.findall(r"revision</td><td[^>]*>unknown| in None\b|[> ]-0\.0+[ <]", text)
+        for kind, text in texts.items()
+    }
+    assert {kind: found for kind, found in odd.items() if found} == {}
+
+
 def test_an_answer_with_a_verdict_has_a_colour(page: Browser, pages: dict[str, Path]) -> None:
     colourless = []
     for kind, path in pages.items():
@@ -252,6 +264,34 @@ def test_the_figures_of_a_score_are_seen_without_scrolling_on_a_phone(page: Brow
     page.open(pages["eval-coco"], 390)
     hidden = "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.scroll'))"
     assert page.ask(hidden) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "heading"),
+    [("profile", "ms"), ("eval-llm", "gate"), ("eval-stream", "gates"), ("eval-stream", "total p50, ms")],
+)
+def test_what_a_table_is_read_for_is_seen_without_scrolling_on_a_phone(
+    page: Browser, pages: dict[str, Path], kind: str, heading: str
+) -> None:
+    page.open(pages[kind], 390)
+    beyond = page.ask(
+        f"""(() => {{
+          const heading = [...document.querySelectorAll("th")].find((one) => one.textContent === {json.dumps(heading)});
+          return heading.getBoundingClientRect().right - heading.closest(".scroll").getBoundingClientRect().right;
+        }})()"""
+    )
+    assert beyond <= 0
+
+
+def test_a_picture_that_is_wider_than_a_phone_says_so(page: Browser, pages: dict[str, Path]) -> None:
+    said = """[...document.querySelectorAll("figure.scroll")].map((one) =>
+      [one.scrollWidth > one.clientWidth, getComputedStyle(one, "::after").content.includes("Scroll")])"""
+    page.open(pages["eval-stream"], 390)
+    on_a_phone = page.ask(said)
+    assert [wide for wide, _ in on_a_phone] == [told for _, told in on_a_phone]
+    assert any(wide for wide, _ in on_a_phone)
+    page.open(pages["eval-stream"], 1280)
+    assert [one for one in page.ask(said) if any(one)] == []
 
 
 def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, Path]) -> None:
@@ -349,7 +389,7 @@ def test_a_picture_is_shown_whole_by_a_click(page: Browser, pages: dict[str, Pat
         ("bench", "runtime", False),
         ("decide", "latency, ms", True),
         ("eval-coco", "value", True),
-        ("eval-llm", "difference", True),
+        ("eval-llm", "change", True),
         ("eval-stream", "p95", True),
         ("sensitivity", "of the noise", True),
     ],

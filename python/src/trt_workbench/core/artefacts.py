@@ -101,11 +101,20 @@ class Environment(Open):
     """env.json: everything about the machine and the process that a figure depends on.
 
     Attributes:
+        command_line: as it is typed, without the folder in which the program is.
         earlier: parts of the run before this one, where it was resumed.
     """
 
     schema_version: Literal[1] = 1
-    command_line: list[str]
+    command_line: Annotated[
+        list[str],
+        AfterValidator(
+            lambda words: [
+                *(Path(word.replace("trt_workbench/__main__.py", "trtw")).name for word in words[:1]),
+                *words[1:],
+            ]
+        ),
+    ]
     workbench_version: str | None = None
     git: Git = Git()
     python: str | None = None

@@ -202,7 +202,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
             f"{row['backend']}:{row['precision']}",
             precision_label(row) or "-",
             f"{row['perplexity']:.4f}",
-            f"{row['relative_difference']:+.1e}",
+            change(row["relative_difference"]),
             _figure(row["max_logit_difference"]),
             "-" if isnan(row["top1_agreement"]) else share(row["top1_agreement"], 3),
             _figure(row["kl_divergence"]),

@@ -133,7 +133,7 @@ def _said(overview: Overview) -> list[str]:
         low, high = mine[0], mine[-1]
         figure = low["figures"][0]
         if len(mine) == 1:
-            sentences.append(f"{model} on {low['backend']} in {low['precision']}: {figure}.")
+            sentences.append(f"{model} on {' in '.join(filter(None, (low['backend'], low['precision'])))}: {figure}.")
         else:
             to = high["figures"][0].split()[-1]
             sentences.append(f"{model}: {figure} to {to} over {counted(len(mine), 'row')}.")

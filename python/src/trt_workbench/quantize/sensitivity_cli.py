@@ -94,7 +94,7 @@ def _show(found: Sensitivity, directory: Path) -> None:
     print_line(console, "dB: SQNR of the group alone; noise, MACs: its share of the noise and of the arithmetic")
     if len(found.free) < len(found.groups):
         print_line(console, "fp32 in place of a share: quantize keeps the group in fp32 anyway")
-    whole = f"{found.sqnr_db:.1f} dB" if found.sqnr_db is not None else "no noise"
+    whole = f"{found.sqnr_db:z.1f} dB" if found.sqnr_db is not None else "no noise"
     print_line(console, f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
     if said := brings(found):
         print_line(console, said)
@@ -109,7 +109,7 @@ def _show(found: Sensitivity, directory: Path) -> None:
 def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:
     from trt_workbench.core.percent import share
 
-    sqnr = "-" if group.sqnr_db is None else f"{group.sqnr_db:.1f}"
+    sqnr = "-" if group.sqnr_db is None else f"{group.sqnr_db:z.1f}"
     cells = (
         group.name,
         group.op_type,

@@ -77,11 +77,11 @@ def brings(found: Sensitivity) -> str:
     """Say what `--keep` of the noisiest groups brings, as it was measured."""
     if found.plain is None or not found.plain:
         return ""
-    made = f"As quantize makes it: {decibels(found.plain):.1f} dB"
+    made = f"As quantize makes it: {decibels(found.plain):z.1f} dB"
     if not found.advised or found.kept is None:
         return f"{made}; keeping its noisiest groups in fp32 is no gain."
     macs = share(sum(group.macs_share for group in found.free if group.name in found.advised))
-    raised = f"{decibels(found.kept):.1f} dB" if found.kept else "no noise"
+    raised = f"{decibels(found.kept):z.1f} dB" if found.kept else "no noise"
     return f"{made}; with {counted(len(found.advised), 'more group')} in fp32 ({macs} of the arithmetic): {raised}."
 
 

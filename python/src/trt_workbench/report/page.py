@@ -190,14 +190,14 @@ def is_our_page(path: Path) -> bool:
 
 def _figure(value: float | None, digits: int = 4) -> str:
     """Format a figure, or a dash where there is none."""
-    return "\N{EN DASH}" if value is None else f"{value:.{digits}f}"
+    return "\N{EN DASH}" if value is None else f"{value:z.{digits}f}"
 
 
-def small(value: float | None, *, signed: bool = False) -> str:
+def small(value: float | None) -> str:
     """Format a figure of any size with three digits: 6.70e-07, 0, or a dash where there is none."""
     if value is None:
         return "\N{EN DASH}"
-    return f"{value:+.2e}" if signed and value else f"{value:.2e}" if value else "0"
+    return f"{value:.2e}" if value else "0"
 
 
 def _moment(text: str) -> str:
