@@ -189,7 +189,7 @@ def _chance(options: BuildOptions) -> dict[str, Any]:
 
 
 def _build_in_steps(seconds: float, progress: Any) -> None:
-    steps = 10
+    steps = max(10, round(10 * seconds))  # a builder reports often, and so ends soon after it is told to
     for step in range(steps):
         time.sleep(seconds / steps)
         if progress is not None and not progress("build", step + 1, steps):

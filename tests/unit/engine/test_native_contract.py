@@ -56,7 +56,8 @@ def required() -> set[str]:
     """Every name that the package asks `native.require` for."""
     names = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if "require" in text else "")):
             if (
                 isinstance(node, ast.Call)
                 and ast.unparse(node.func) in ("native.require", "require")
