@@ -68,7 +68,7 @@ def _converted(kind: type | tuple[str, ...], value: Any) -> Any:
     if isinstance(kind, tuple):
         return value if value in kind else None
     if kind is bool:
-        return _as_bool(value)
+        return value if isinstance(value, bool) else _WORDS.get(str(value).lower())
     if kind in (int, float):
         return _as_number(kind, value)
     if kind is Path:
@@ -76,10 +76,6 @@ def _converted(kind: type | tuple[str, ...], value: Any) -> Any:
     if kind is dict:
         return _as_names(value)
     return value if isinstance(value, kind) else None
-
-
-def _as_bool(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else _WORDS.get(str(value).lower())
 
 
 def _as_number(kind: type, value: Any) -> Any:

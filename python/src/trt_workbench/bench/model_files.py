@@ -43,7 +43,11 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
         UsageProblem: a file does not exist, a folder holds no model, or a scenario is for other models.
         ComponentMissing: an embedded model is missing.
     """
-    used = [name for name in config.models if _is_used(name, config)]
+    used = [
+        name
+        for name in config.models
+        if any(scenario.models is None or name in scenario.models for scenario in config.scenarios.values())
+    ]
     files = {name: _file(name, config.models[name]) for name in used}
     for name in used:
         for other, path in config.models[name].files.items():
@@ -74,10 +78,6 @@ def check_contracts(config: BenchConfig, files: Mapping[str, Path]) -> None:
                     f"next to its path: {files[name]}"
                 )
             read_contract(path, read_tensors(files[name]))
-
-
-def _is_used(name: str, config: BenchConfig) -> bool:
-    return any(scenario.models is None or name in scenario.models for scenario in config.scenarios.values())
 
 
 def _file(name: str, entry: ModelEntry) -> Path:

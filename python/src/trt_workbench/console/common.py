@@ -304,7 +304,7 @@ class PanelCommand(TyperCommand):
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _FIRST: []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
-                names = _plain_types(record[0])
+                names = re.sub(r"<(?:list\[)?(\w+?)( range)?\]?>", lambda found: f"<{found[1].lower()}>", record[0])
                 if (panel := _panel(parameter)) == "Arguments":
                     names = " ".join([_place(parameter), *names.split()[1:]])
                 panels.setdefault(panel, []).append((names, record[1]))
@@ -331,11 +331,6 @@ def _with_values(args: list[str], parameters: list[Any]) -> list[str]:
 def _place(parameter: Any) -> str:
     """Return the placeholder of an argument: its name in capitals, whatever typer makes of it."""
     return str(parameter.metavar or parameter.name).upper()
-
-
-def _plain_types(names: str) -> str:
-    """Write the types of an option readably: a list is marked as repeatable in its help."""
-    return re.sub(r"<(?:list\[)?(\w+?)( range)?\]?>", lambda found: f"<{found[1].lower()}>", names)
 
 
 def _panel(parameter: Any) -> str:

@@ -84,7 +84,10 @@ class RunDirectory:
                     "Another process is writing this run or resuming it; wait until it ends, or choose another "
                     f"folder with --output: {self.destination}"
                 )
-            self._restore()
+            # give an earlier run its name back, which a process that was killed while replacing it left without
+            aside = [left for left in _stagings(self.destination) if left.name.endswith(REPLACED)]
+            if aside and not self.destination.exists():
+                max(aside).rename(self.destination)
             _require_ours(self.destination, self._command)
             if self._earlier is not None:
                 self._parts = _parts_of(self._earlier, self._command)
@@ -171,12 +174,6 @@ class RunDirectory:
             else:
                 _link(str(entry), str(self.path / entry.name))
         shutil.copymode(self.destination, self.path)
-
-    def _restore(self) -> None:
-        """Give an earlier run its name back, which a process that was killed while replacing it left without."""
-        aside = [left for left in _stagings(self.destination) if left.name.endswith(REPLACED)]
-        if aside and not self.destination.exists():
-            max(aside).rename(self.destination)
 
 
 @contextmanager

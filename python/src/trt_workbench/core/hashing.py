@@ -50,11 +50,6 @@ def settled_stamp(file: Path | int) -> Stamp | None:
     return stamp
 
 
-def is_settled(stamp: Stamp) -> bool:
-    """Whether every further change of a file will give it another stamp."""
-    return not _unsettled_ns(stamp)
-
-
 def _unsettled_ns(stamp: Stamp) -> int:
     age = time.time_ns() - stamp.changed_ns
     return _TICK_NS - age if 0 <= age < _TICK_NS else 0
@@ -84,7 +79,7 @@ def hash_file(path: Path) -> str:
         return known
     with open_regular(path) as file:
         stamp = stamp_of(file.fileno())
-        lasts = stamp and is_settled(stamp)
+        lasts = stamp and (not _unsettled_ns(stamp))
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if lasts:
             _keep(stamp, digest, file)

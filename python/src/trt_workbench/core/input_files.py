@@ -92,17 +92,12 @@ def read_bytes(path: Path, limit: int = MOST_BYTES, *, text: bool = False) -> by
         OSError: as `open_regular`, the file is larger, or it is no text.
     """
     with open_regular(path) as file:
-        if text:
-            _require_text(file, path, limit)
+        if text and os.fstat(file.fileno()).st_size <= limit:
+            while data := file.read(_CHUNK):
+                if b"\0" in data:
+                    raise OSError(errno.EINVAL, "it holds NUL bytes, so it is not text", str(path))
+            file.seek(0)
         return read_all(file, path, limit)
-
-
-def _require_text(file: io.BufferedReader, path: Path, limit: int) -> None:
-    if os.fstat(file.fileno()).st_size <= limit:
-        while data := file.read(_CHUNK):
-            if b"\0" in data:
-                raise OSError(errno.EINVAL, "it holds NUL bytes, so it is not text", str(path))
-        file.seek(0)
 
 
 def read_all(file: io.BufferedReader, path: Path, limit: int = MOST_BYTES) -> bytes:

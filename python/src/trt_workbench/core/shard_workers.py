@@ -165,7 +165,7 @@ class ShardWorkers:
                 self._ask(shard, {**request, "verb": "evaluate", "skipped": []})
                 return
             except WorkerFailure as failure:
-                if self._is_final(failure):
+                if self.interrupted or failure.is_sound or (failure.alive and failure.error is None):
                     self._give_up(shard, str(failure), failure.error)
                     return
                 deaths.append(np.flatnonzero(self._noted(shard) == TAKEN))
@@ -219,10 +219,6 @@ class ShardWorkers:
             finally:
                 with self._lock:
                     del self._running[shard]
-
-    def _is_final(self, failure: WorkerFailure) -> bool:
-        """Whether the same would come of another attempt, or none is wanted."""
-        return self.interrupted or failure.is_sound or (failure.alive and failure.error is None)
 
     def _give_up(self, shard: Shard, text: str, error: WorkbenchError | None) -> None:
         if not self.interrupted:

@@ -71,6 +71,7 @@ def deviation(found: Array, expected: Array, rtol: float, atol: float) -> Deviat
     note = f"{counted(error.size - own.size, 'pair')} with NaN or infinity" if own.size < error.size else ""
     if np.isinf(error[~known]).any():
         return Deviation(passed=False, elements=error.size, mismatches=mismatches, note=note)
+    wide = np.result_type(np.float64, found.dtype, expected.dtype)  # integers count as floats in the cosine
     return Deviation(
         passed=mismatches == 0,
         elements=error.size,
@@ -78,12 +79,6 @@ def deviation(found: Array, expected: Array, rtol: float, atol: float) -> Deviat
         max_abs_error=finite(own.max(initial=0)),
         max_rel_error=finite(relative.max(initial=0)),
         mean_abs_error=finite(mean),
-        cosine=_cosine(found, expected),
+        cosine=compare_rows(found.astype(wide), expected.astype(wide), rows=False).cosine(),
         note=note,
     )
-
-
-def _cosine(found: Array, expected: Array) -> float | None:
-    """Return the cosine; integers count as floats here."""
-    wide = np.result_type(np.float64, found.dtype, expected.dtype)
-    return compare_rows(found.astype(wide), expected.astype(wide), rows=False).cosine()

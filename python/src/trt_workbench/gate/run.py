@@ -89,17 +89,13 @@ def _require_usable(config: GateConfig) -> None:
             if isinstance(part, LatencyPart):
                 _require_points(settings)
             if baseline := getattr(part, "baseline", None):
-                _require_baseline(baseline, _read_baseline if isinstance(part, ScorePart) else read_bench_run)
+                if not baseline.exists():
+                    raise UsageProblem(f"baseline does not exist: {baseline}")
+                (_read_baseline if isinstance(part, ScorePart) else read_bench_run)(baseline)
             if part.limits and not any(getattr(part, limit) for limit in part.limits):
                 raise UsageProblem(f"it has no limit, so it cannot fail; give {' or '.join(part.limits)}.")
         except UsageProblem as error:
             raise UsageProblem(f"{name}: {error}") from error
-
-
-def _require_baseline(place: Path, read: Callable[[Path], Any]) -> None:
-    if not place.exists():
-        raise UsageProblem(f"baseline does not exist: {place}")
-    read(place)
 
 
 def _require_names(settings: Mapping[str, Any]) -> None:
@@ -253,17 +249,15 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
     if part.baseline:
         given = {"tolerance": part.tolerance, "allow_different_machines": part.allow_different_machines}
         compared, failure = called(inspect.unwrap(compare), {"a": part.baseline, "b": place, **given})
-        text += f"; against the baseline: {_tally(compared['points'])}"
+        tally = Counter(str(one["outcome"]) for one in compared["points"])
+        # a gate passes a point without an answer, and says so
+        unclear = " (measure on a quiet machine, or more repetitions)" if _UNCLEAR in tally else ""
+        text += (
+            f"; against the baseline: {', '.join(f'{count} {outcome}' for outcome, count in tally.items())}{unclear}"
+        )
         problems += [str(failure)] if failure else []
         certain = certain and all(one["outcome"] != _UNCLEAR for one in compared["points"])
     return _judged(problems, text, certain=certain)
-
-
-def _tally(points: list[dict[str, Any]]) -> str:
-    """Return how many points came out how; a gate passes a point without an answer, and says so."""
-    tally = Counter(str(one["outcome"]) for one in points)
-    unclear = " (measure on a quiet machine, or more repetitions)" if _UNCLEAR in tally else ""
-    return ", ".join(f"{count} {outcome}" for outcome, count in tally.items()) + unclear
 
 
 def _judged(problems: list[str], text: str, *, certain: bool) -> CheckResult:

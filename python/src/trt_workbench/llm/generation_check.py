@@ -47,7 +47,11 @@ class Generation:
         """Record an error."""
         if self.error is None or (isinstance(error, CheckFailed) and not isinstance(self.error, CheckFailed)):
             self.error = error
-        _release_locals(error)
+        # release what an error's frames hold: a model or its activations would take memory from the next one
+        link: BaseException | None = error
+        while link:
+            traceback.clear_frames(link.__traceback__)
+            link = link.__cause__ or link.__context__
 
 
 def compare_generation(
@@ -186,11 +190,3 @@ def _open(mode: Mode, settings: LlmSettings, choice: BackendChoice, source: Mode
     if mode == CACHED:
         return open_cached(choice, source, settings.batch, max(settings.prompts), settings.capacity)
     return open_logits(choice, source, settings.batch, settings.capacity)
-
-
-def _release_locals(error: BaseException) -> None:
-    """Release what an error's frames hold: a model or its activations would take memory from the next one."""
-    link: BaseException | None = error
-    while link:
-        traceback.clear_frames(link.__traceback__)
-        link = link.__cause__ or link.__context__

@@ -141,9 +141,15 @@ def export_graph(
         try:
             document = onnx.load(traced)
             if slots:
-                _declare_state(document, len(past) // 2)
+                # state outputs have the shapes of the inputs that they feed; PyTorch
+                # loses a batch of 1, which could broadcast
+                fed = {tensor.name: tensor.type for tensor in document.graph.input}
+                made = {tensor.name: tensor.type for tensor in document.graph.output}
+                for before, after in zip(*state_names(len(past) // 2), strict=True):
+                    made[after].CopyFrom(fed[before])
             if batch:
-                _declare_batch(document, batch)
+                for tensor in document.graph.output:
+                    tensor.type.tensor_type.shape.dim[0].dim_value = batch
             properties = {"graph": kind, "model_type": model.config.model_type}
             data = _store(document, traced.with_name(path.name), path, properties, inline_limit_bytes)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -194,19 +200,6 @@ def _example(
     axes |= {name: {0: "batch", 2: "past"} for name in before} | {name: {0: "batch", 2: "total"} for name in after}
     mask = torch.ones((batch, _SEQUENCE + (_PAST if past else 0)), dtype=torch.int64)
     return (tokens, mask, *past), ["input_ids", "attention_mask", *before], axes
-
-
-def _declare_state(document: onnx.ModelProto, layers: int) -> None:
-    """Give state outputs the shapes of the inputs that they feed: PyTorch loses a batch of 1, which could broadcast."""
-    inputs = {tensor.name: tensor.type for tensor in document.graph.input}
-    outputs = {tensor.name: tensor.type for tensor in document.graph.output}
-    for before, after in zip(*state_names(layers), strict=True):
-        outputs[after].CopyFrom(inputs[before])
-
-
-def _declare_batch(document: onnx.ModelProto, batch: int) -> None:
-    for tensor in document.graph.output:
-        tensor.type.tensor_type.shape.dim[0].dim_value = batch
 
 
 def _store(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.language import CachedModel, Logits, Tokens
+from trt_workbench.backends.language import Logits, Tokens
 from trt_workbench.backends.registry import REFERENCE, load_reference
 from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.core.errors import CheckFailed, UsageProblem
@@ -83,11 +83,7 @@ def _both_logits(graph: ExportedGraph, session: Session, tokens: Tokens, expecte
         return expected, SessionLogits(session).logits(tokens)
     model = SessionCache(session, graph) if graph.kind == "cached" else SessionSlots(session, graph)
     prompt = 1 if graph.kind == "step" else max(1, tokens.shape[1] // _PROMPT_SHARE)
-    return _last_logits(model, tokens, prompt, expected)
-
-
-def _last_logits(model: CachedModel, tokens: Tokens, prompt: int, expected: Logits) -> tuple[Logits, Logits]:
-    """Expected and found logits [B,N,V] after a prompt of the first tokens and after each further one."""
+    # expected and found logits [B,N,V] after a prompt of the first tokens and after each further one
     length = tokens.shape[1]
     found = [model.prefill(tokens[:, :prompt], length)]
     found += [model.step(tokens[:, position]) for position in range(prompt, length)]

@@ -116,7 +116,11 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self.notes: list[str] = [note] if (note := other_tokens(self.directory, tokenizer, self._text, encoded)) else []
         self._all_tokens = len(encoded.ids)
         self._prompt_tokens = encoded.ids[: request.limit]
-        _check_tokens(self.directory, encoded.ids)
+        if self.directory.vocabulary and encoded.ids.size and encoded.ids.max() >= self.directory.vocabulary:
+            raise UsageProblem(
+                f"The tokenizer gives token {encoded.ids.max()}, but the model has "
+                f"{counted(self.directory.vocabulary, 'token')}; they do not match: {self.directory.path}"
+            )
         bos: Bos = request.bos if request.bos != "auto" else "window" if tokenizer.adds_bos else "none"
         own = leading(encoded.ids, tokenizer.bos_id) if bos == "window" else 0
         self._tokens = encoded.ids[own:][: request.limit]
@@ -328,14 +332,6 @@ def _of_prompts(
         for rows in model.prompt_scores(tokens)
     )
     return score_prompts(reference, logprobs, likeliest, targets)
-
-
-def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
-    if directory.vocabulary and ids.size and ids.max() >= directory.vocabulary:
-        raise UsageProblem(
-            f"The tokenizer gives token {ids.max()}, but the model has {counted(directory.vocabulary, 'token')}; they "
-            f"do not match: {directory.path}"
-        )
 
 
 def _read_text(path: Path) -> str:

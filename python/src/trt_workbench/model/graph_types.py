@@ -150,15 +150,11 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
             scope.types.setdefault(name, made)
             scope.producers[name] = node
         if node.op_type == "Constant":
-            _keep_constant(node, scope)
+            for attribute in node.attribute:
+                if attribute.name == "value" and attribute.HasField("t"):
+                    scope.types[node.output[0]], scope.weights[node.output[0]] = attribute.t.data_type, attribute.t
         _count(node, scope, found)
     _count_weights(graph, scope, found)
-
-
-def _keep_constant(node: onnx.NodeProto, scope: _Scope) -> None:
-    for attribute in node.attribute:
-        if attribute.name == "value" and attribute.HasField("t"):
-            scope.types[node.output[0]], scope.weights[node.output[0]] = attribute.t.data_type, attribute.t
 
 
 def _count(node: onnx.NodeProto, scope: _Scope, found: _Found) -> None:

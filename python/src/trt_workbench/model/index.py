@@ -67,7 +67,15 @@ class GraphIndex:
                     self.users[name].append(place)
         made = {node.output[0] for node in model.graph.node if node.op_type == "Constant"}
         self.constants = made.union(tensor.name for tensor in model.graph.initializer)
-        self.tensors = _tensor_facts(model)
+        graph = model.graph
+        found = {
+            value.name: TensorFacts(_dtype(value.type.tensor_type.elem_type), value_shape(value))
+            for value in (*graph.value_info, *graph.input, *graph.output)
+        }
+        weights = {
+            tensor.name: TensorFacts(_dtype(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer
+        }
+        self.tensors = found | weights
 
     def operator(self, place: int) -> str:
         """Return a node's operator, `domain::Name` outside the standard domain."""
@@ -76,16 +84,6 @@ class GraphIndex:
     def facts(self, name: str) -> TensorFacts:
         """Return type and shape of a tensor."""
         return self.tensors.get(name, TensorFacts(None, None))
-
-
-def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:
-    graph = model.graph
-    found = {
-        value.name: TensorFacts(_dtype(value.type.tensor_type.elem_type), value_shape(value))
-        for value in (*graph.value_info, *graph.input, *graph.output)
-    }
-    weights = {tensor.name: TensorFacts(_dtype(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer}
-    return found | weights
 
 
 def _dtype(element: int) -> str | None:

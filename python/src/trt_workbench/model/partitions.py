@@ -115,7 +115,10 @@ def make_partitions(
         groups: subgraph of each node as the runtime reported it, None where it did not.
     """
     labels = _labels(index, providers, groups)
-    depths = _depths(index)
+    depths: list[int] = []
+    for place, node in enumerate(index.nodes):
+        sources = [index.producer[name] for name in node.input if name in index.producer]
+        depths.append(max((depths[source] + 1 for source in sources if source < place), default=0))
     nodes = tuple(
         PlacedNode(
             name=node.name,
@@ -173,14 +176,6 @@ def _labels(index: GraphIndex, providers: Sequence[str], groups: Sequence[int | 
                 join(place, source)
     numbers: dict[int, int] = {}
     return [numbers.setdefault(root(place), len(numbers)) for place in range(len(index.nodes))]
-
-
-def _depths(index: GraphIndex) -> list[int]:
-    depths: list[int] = []
-    for place, node in enumerate(index.nodes):
-        sources = [index.producer[name] for name in node.input if name in index.producer]
-        depths.append(max((depths[source] + 1 for source in sources if source < place), default=0))
-    return depths
 
 
 def _data_inputs(index: GraphIndex, place: int) -> list[str]:

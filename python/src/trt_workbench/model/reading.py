@@ -208,8 +208,25 @@ def check_model(model: onnx.ModelProto) -> None:
     graphs = list(all_graphs(model))
     _check_names(model, graphs)
     _check_functions(model)
-    _check_references(model)
-    _check_operator_sets(model, graphs)
+    for node in nodes_within(model.graph.node):
+        if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
+            raise ValueError(
+                f"the attribute {found} of {node.op_type} refers to an attribute of a function, but is outside of "
+                "every function"
+            )
+    versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
+    if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
+        raise ValueError(f"it imports several versions of the standard operator set: {sorted(versions)}")
+    if not versions and (
+        first := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)
+    ):
+        raise ValueError(f"it uses {first.op_type} but imports no version of the standard operator set")
+    for holder in (*graphs, *model.functions):
+        own = (one.version for one in getattr(holder, "opset_import", ()) if one.domain in STANDARD)
+        version = min(next(own, max(versions, default=1)), onnx.defs.onnx_opset_version())
+        for node in holder.node:
+            if node.domain in STANDARD and onnx.defs.has(node.op_type, version, ""):
+                _check_inputs(node, onnx.defs.get_schema(node.op_type, version, ""))
     for graph in graphs:
         for value in (*graph.input, *graph.output, *graph.value_info):
             check_value(value)
@@ -286,30 +303,6 @@ def _check_functions(model: onnx.ModelProto) -> None:
         settled |= ready
     if recursive := sorted(calls.keys() - settled):
         raise ValueError(f"its function {'::'.join(filter(None, recursive[0]))} calls itself")
-
-
-def _check_references(model: onnx.ModelProto) -> None:
-    """Raise ValueError if an attribute outside of every function refers to one of a function."""
-    for node in nodes_within(model.graph.node):
-        if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
-            raise ValueError(
-                f"the attribute {found} of {node.op_type} refers to an attribute of a function, but is outside of "
-                "every function"
-            )
-
-
-def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
-    versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
-    if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
-        raise ValueError(f"it imports several versions of the standard operator set: {sorted(versions)}")
-    if not versions and (node := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)):
-        raise ValueError(f"it uses {node.op_type} but imports no version of the standard operator set")
-    for holder in (*graphs, *model.functions):
-        own = (one.version for one in getattr(holder, "opset_import", ()) if one.domain in STANDARD)
-        version = min(next(own, max(versions, default=1)), onnx.defs.onnx_opset_version())
-        for node in holder.node:
-            if node.domain in STANDARD and onnx.defs.has(node.op_type, version, ""):
-                _check_inputs(node, onnx.defs.get_schema(node.op_type, version, ""))
 
 
 def _check_inputs(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:

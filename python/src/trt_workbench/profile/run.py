@@ -50,14 +50,22 @@ def profile(
         ComponentMissing: the backend, `nsys` or `ncu` is missing.
         DeviceFailure: the device failed.
     """
-    _refuse_unrecorded(request)
+    if request.launches != ProfileRequest.launches and not request.ncu:
+        raise UsageProblem("--launches applies to Nsight Compute; add --ncu, or leave it out.")
+    if request.timeout_s != ProfileRequest.timeout_s and not request.tools:
+        raise UsageProblem("--timeout applies to Nsight's recordings; add --nsys or --ncu, or leave it out.")
     for tool in (NSYS, NCU):
         if tool.command in request.tools:
             find_tool(tool)
     # before anything slow: a wrong argument must not cost a build
     work = _workload(request, request.target, request.precision, request.backend, say)
     other = _other(request, work)
-    _refuse_unused(request, [side for side in (work, other) if isinstance(side, Workload)])
+    sides = [side for side in (work, other) if isinstance(side, Workload)]
+    given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
+    flag = next((flag for flag, value in given.items() if value), None)
+    if flag and not any(get_backend(side.backend).plans for side in sides):
+        get_backend(sides[0].backend).device_option(request.device)
+        raise UsageProblem(f"{flag} applies to TensorRT engines, and {sides[0].backend} has none; leave it out.")
     with run_directory(COMMAND, output) as directory:
         filling = _Filling(request, directory, say)
         filling.add(work, "target")
@@ -156,23 +164,6 @@ def _workload(
         iterations=request.iterations,
         profile=request.profile,
     )
-
-
-def _refuse_unrecorded(request: ProfileRequest) -> None:
-    """Raise UsageProblem if an option says how to record kernels, and none are recorded."""
-    if request.launches != ProfileRequest.launches and not request.ncu:
-        raise UsageProblem("--launches applies to Nsight Compute; add --ncu, or leave it out.")
-    if request.timeout_s != ProfileRequest.timeout_s and not request.tools:
-        raise UsageProblem("--timeout applies to Nsight's recordings; add --nsys or --ncu, or leave it out.")
-
-
-def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
-    """Raise UsageProblem if an option says how to load an engine, and there is none."""
-    given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
-    flag = next((flag for flag, value in given.items() if value), None)
-    if flag and not any(get_backend(side.backend).plans for side in sides):
-        get_backend(sides[0].backend).device_option(request.device)
-        raise UsageProblem(f"{flag} applies to TensorRT engines, and {sides[0].backend} has none; leave it out.")
 
 
 def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide | None:

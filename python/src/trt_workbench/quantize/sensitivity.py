@@ -112,8 +112,16 @@ def measure_sensitivity(
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
-    tensors = _looked_at(document, groups)
-    _return(document, tensors)
+    # noise is measured at what the convolutions return that make the outputs, or at the outputs: behind such
+    # convolutions, a detector that picks its boxes returns them in another order for the slightest change
+    makers = {group.name for group in groups if group.sensitive == HEAD}
+    heads = tuple(node.output[0] for node in document.graph.node if node.name in makers)
+    tensors = heads or tuple(value.name for value in document.graph.output)
+    # outputs of the model before anything is made of it, so that it returns them in float32 always
+    there = {value.name for value in document.graph.output}
+    document.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in tensors if name not in there
+    )
     document = raise_opset(document, precision, model.path)
     options = SessionOptions(threads=settings.threads)
     with scratch_folder() as name:
@@ -179,24 +187,6 @@ def _loss(group: PrecisionGroup, noise: float, macs: int, weights: int) -> Group
         weights_share=group.weight_elements / (weights or 1),
         noise=noise,
         sqnr_db=decibels(noise),
-    )
-
-
-def _looked_at(document: onnx.ModelProto, groups: Sequence[PrecisionGroup]) -> tuple[str, ...]:
-    """Return where noise is measured: what the convolutions return that make the outputs, or the outputs.
-
-    Behind such convolutions, a detector that picks its boxes returns them in another order for the slightest change.
-    """
-    makers = {group.name for group in groups if group.sensitive == HEAD}
-    made = tuple(node.output[0] for node in document.graph.node if node.name in makers)
-    return made or tuple(value.name for value in document.graph.output)
-
-
-def _return(document: onnx.ModelProto, tensors: Sequence[str]) -> None:
-    """Make tensors outputs of a model; before anything is made of it, so that it returns them in float32 always."""
-    there = {value.name for value in document.graph.output}
-    document.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in tensors if name not in there
     )
 
 

@@ -147,7 +147,9 @@ def setup_tensorrt(request: SetupRequest, note: Callable[[str], None] = lambda _
                 f"The headers are {found}: a core built with them opens every release of TensorRT {version[0]}."
             )
         write_json(tree / RECORD, _record(source, version, headers))
-        _swap(tree, destination, work)
+        if destination.exists():
+            destination.rename(work / "replaced")
+        tree.rename(destination)
         _point_current(request.root, destination.name)
         note(f"Checked headers against libraries; {request.root / 'current'} is now {destination.name}")
         return SetupResult(examine_tree(destination), version, source.kind, changed=True, notes=notes)
@@ -164,7 +166,10 @@ def _choose(request: SetupRequest) -> Source | Wheel:
     if request.folder is not None:
         return require_source(request.folder.absolute())
     if request.source == OLD.kind:
-        _require_known_gpu(OLD)
+        gpu = first_gpu()
+        capability = gpu and gpu["compute_capability"]
+        if capability and (problems := unknown_gpus(OLD.version, [capability])):
+            raise UsageProblem(f"{problems[0]} Omit --source to take {format_version(PINNED.version)}.")
         return OLD
     if request.source != PINNED.kind:
         for source in installed_sources():
@@ -176,13 +181,6 @@ def _choose(request: SetupRequest) -> Source | Wheel:
         f"The active environment has no TensorRT of {request.source}. {task('setup-tensorrt')} fetches "
         f"{format_version(PINNED.version)}; --from DIR takes an unpacked archive."
     )
-
-
-def _require_known_gpu(wheel: Wheel) -> None:
-    gpu = first_gpu()
-    capability = gpu and gpu["compute_capability"]
-    if capability and (problems := unknown_gpus(wheel.version, [capability])):
-        raise UsageProblem(f"{problems[0]} Omit --source to take {format_version(PINNED.version)}.")
 
 
 def _download(wheel: Wheel, request: SetupRequest, folder: Path, note: Callable[[str], None]) -> Source:
@@ -284,12 +282,6 @@ def _problems(tree: Path) -> list[str]:
 def _read_record(tree: Path) -> SetupRecord | None:
     path = tree / RECORD
     return read_document(path, SetupRecord, "--force creates the tree again") if path.is_file() else None
-
-
-def _swap(tree: Path, destination: Path, work: Path) -> None:
-    if destination.exists():
-        destination.rename(work / "replaced")
-    tree.rename(destination)
 
 
 def _point_current(root: Path, name: str) -> None:

@@ -45,7 +45,13 @@ def read_audio(
     """
     is_flac = path.suffix.lower() == _FLAC
     if is_flac:
-        require_soundfile()
+        # raise ComponentMissing unless soundfile can be imported, which is an optional package
+        try:
+            import soundfile  # noqa: F401
+        except (ImportError, OSError) as error:  # the latter where its library is not there
+            fix = repair("Run `pip install 'trt-workbench[audio]'`.")
+            reason = f"FLAC needs the package soundfile, which cannot be imported ({error})."
+            raise ComponentMissing(f"{reason} {fix} Or convert the files to WAV.") from error
     try:
         with open_regular(path) as file:
             part = (_flac if is_flac else _wav)(file, path, offset, duration, most)
@@ -64,16 +70,6 @@ def read_audio(
             f"{path}"
         )
     return part.samples, part.rate
-
-
-def require_soundfile() -> None:
-    """Raise ComponentMissing unless soundfile can be imported, which is an optional package."""
-    try:
-        import soundfile  # noqa: F401
-    except (ImportError, OSError) as error:  # the latter where its library is not there
-        fix = repair("Run `pip install 'trt-workbench[audio]'`.")
-        reason = f"FLAC needs the package soundfile, which cannot be imported ({error})."
-        raise ComponentMissing(f"{reason} {fix} Or convert the files to WAV.") from error
 
 
 def _part(offset: float, duration: float | None, rate: int, whole: int) -> tuple[int, int]:

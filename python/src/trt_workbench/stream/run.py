@@ -310,7 +310,12 @@ class StreamEvaluation:
             found.append(
                 FaultMetrics(fault=fault.name, text=fault.text, reason=fault.reason, caught_by=caught, lane=judged)
             )
-        _leave_out_unread(found, without_fault)
+        # do not count a length one short as a fault where it changes nothing and the lengths are alive
+        told = {one.fault: one.lane for one in found}
+        if _changes_nothing(told[ONE_SHORT], without_fault) and not _changes_nothing(told[STUCK], without_fault):
+            number = list(told).index(ONE_SHORT)
+            reason = "it changes nothing: the model does not read the oldest valid entry"
+            found[number] = found[number].model_copy(update={"reason": reason, "lane": None})
         missed = [one.fault for one in found if one.lane and not one.caught_by]
         return Faults(input=dict(stream.record), healthy=without_fault, planted=found, missed=missed)
 
@@ -327,15 +332,6 @@ def _naming(chunk: Chunk) -> Iterator[None]:
 def _changes_nothing(lane: LaneMetrics | None, healthy: LaneMetrics) -> bool:
     """Return whether a fault left every figure of every tensor unchanged."""
     return lane is not None and lane.tensors == healthy.tensors
-
-
-def _leave_out_unread(found: list[FaultMetrics], healthy: LaneMetrics) -> None:
-    """Do not count a length one short as a fault where it changes nothing and the lengths are alive."""
-    lanes = {one.fault: one.lane for one in found}
-    if _changes_nothing(lanes[ONE_SHORT], healthy) and not _changes_nothing(lanes[STUCK], healthy):
-        place = list(lanes).index(ONE_SHORT)
-        reason = "it changes nothing: the model does not read the oldest valid entry"
-        found[place] = found[place].model_copy(update={"reason": reason, "lane": None})
 
 
 def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:

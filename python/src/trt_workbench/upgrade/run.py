@@ -155,7 +155,11 @@ class _Pair:
         works = first.verdict is not None and (second is None or second.verdict not in (None, WRONG))
         timed = self._timed(name, model) if works and self._settings.repetitions else None
         scored = self._scored(name, model) if works and self._settings.data else None
-        self._note_builds(name)
+        every = []
+        for side in self._sides:
+            scores = {number: one.value for number, one in enumerate(self._scores(side, name), start=1)}
+            every.append(side.builds(name, scores))
+        self._built[name] = [one for one in every if one]
         outcome, reasons = _outcome(self._settings, first, second, reduced, timed, scored)
         return Upgraded(
             name=name,
@@ -256,13 +260,6 @@ class _Pair:
         """Return the score of every build; none where a model was not scored."""
         folders = [side.score_folder(name, number) for number in side.numbers]
         return [coco_scores(folder, self._settings.seed) for folder in folders if _is_scored(folder)]
-
-    def _note_builds(self, name: str) -> None:
-        every = []
-        for side in self._sides:
-            scores = {number: one.value for number, one in enumerate(self._scores(side, name), start=1)}
-            every.append(side.builds(name, scores))
-        self._built[name] = [one for one in every if one]
 
 
 def _is_scored(folder: Path) -> bool:

@@ -206,7 +206,12 @@ class _Search:
     def _narrow(self) -> None:
         self._try(self._source.ancestors(self._wrong.wrong))  # a crash has none
         if not self._by_marking():
-            self._shorten()
+            # leave out nodes at the end, then those far from the last one, or those at the beginning
+            order = sorted(self._best)
+            self._halve(0, len(order), lambda count: order[:count])
+            if not self._near():
+                order = sorted(self._best)
+                self._halve(0, len(order), lambda count: order[len(order) - count :])
             self._separate()
             self._thin()
             self._separate()
@@ -229,14 +234,6 @@ class _Search:
         self._first_wrong = verdict.wrong[0]
         maker = next(place for place in self._best if self._first_wrong in self._source.made_by(place))
         return self._try(frozenset({maker}))
-
-    def _shorten(self) -> None:
-        """Leave out nodes at the end, then those far from the last one, or those at the beginning."""
-        order = sorted(self._best)
-        self._halve(0, len(order), lambda count: order[:count])
-        if not self._near():
-            order = sorted(self._best)
-            self._halve(0, len(order), lambda count: order[len(order) - count :])
 
     def _near(self) -> bool:
         """Keep the nodes within the fewest steps before the last one that are still wrong; return whether any are."""

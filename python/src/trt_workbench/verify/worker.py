@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.documents import json_values
@@ -67,15 +67,11 @@ def run_part(
         return given, found, dict(session.provenance)
     finally:
         session.close()
-        _forget(session)
-
-
-def _forget(session: Session) -> None:
-    """Remove the engine of a trial from the cache: hundreds of them would stay there, never asked for again."""
-    if engine := session.loaded:
-        plan = engine.plan.path
-        if plan.is_relative_to(engines_dir()):
-            shutil.rmtree(plan.parent, ignore_errors=True)
+        # remove the engine of a trial from the cache: hundreds of them would stay there, never asked for again
+        if engine := session.loaded:
+            plan = engine.plan.path
+            if plan.is_relative_to(engines_dir()):
+                shutil.rmtree(plan.parent, ignore_errors=True)
 
 
 Answer = dict[str, Any]

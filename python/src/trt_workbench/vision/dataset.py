@@ -257,7 +257,10 @@ def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
 
 
 def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
-    _require_boxes(rows)
+    for number, each in enumerate(rows):
+        box = each["bbox"]
+        if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, _NUMBERS) for one in box):
+            raise ValueError(f"annotation {each.get('id', number)} has the bbox {box!r}, not 4 numbers")
     boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     areas = np.array([row["area"] for row in rows], np.float64)
     broken = ~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1) | ~np.isfinite(areas) | (areas < 0)
@@ -274,13 +277,6 @@ def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
         areas,
         np.array([_flag(row.get("iscrowd", 0)) for row in rows], np.bool_),
     )
-
-
-def _require_boxes(rows: list[dict[str, Any]]) -> None:
-    for place, row in enumerate(rows):
-        box = row["bbox"]
-        if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, _NUMBERS) for one in box):
-            raise ValueError(f"annotation {row.get('id', place)} has the bbox {box!r}, not 4 numbers")
 
 
 def _find(

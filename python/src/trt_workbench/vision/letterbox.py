@@ -64,16 +64,6 @@ def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
     return _find((height, width), size, transform.placement, transform.rounding, transform.scale_up, transform.crop)
 
 
-def _cover(source: tuple[int, int], target: tuple[int, int], share: float) -> Geometry:
-    shorter = int(max(target) / share + _NEARLY)
-    height, width = (int(shorter * side / min(source)) for side in source)
-    if target[0] != target[1]:  # as Ultralytics, which has no rule for it
-        height, width = target
-    # half to even, as Python and torchvision round
-    top, left = round((target[0] - height) / 2), round((target[1] - width) / 2)
-    return Geometry(width / source[1], height / source[0], left, top, source, 0.0)
-
-
 # Kept, as the images of one camera have one size; by values, as a transform takes longer to hash.
 @functools.lru_cache(maxsize=64)
 def _find(
@@ -88,7 +78,13 @@ def _find(
         image, model = (f"{height}x{width}" for height, width in (source, target))
         raise UsageProblem(f"Sizes in pixels must be at least 1; the image is {image}, the model's input {model}.")
     if placement == "crop":
-        return _cover(source, target, crop)
+        shorter = int(max(target) / crop + _NEARLY)
+        height, width = (int(shorter * side / min(source)) for side in source)
+        if target[0] != target[1]:  # as Ultralytics, which has no rule for it
+            height, width = target
+        # half to even, as Python and torchvision round
+        top, left = round((target[0] - height) / 2), round((target[1] - width) / 2)
+        return Geometry(width / source[1], height / source[0], left, top, source, 0.0)
     if placement == "stretch":
         return Geometry(target[1] / source[1], target[0] / source[0], 0, 0, source, 0.0)
     ratio = min(target[0] / source[0], target[1] / source[1])
@@ -168,7 +164,10 @@ def normalise(canvas: NDArray[np.uint8], transform: ImageTransform, out: NDArray
         raise UsageProblem(
             f"The output array is {out.dtype} {list(out.shape)}; the tensor is {transform.dtype} {list(shape)}."
         )
-    factors, offsets = _affine(transform)
+    factors = [transform.scale / std for std in transform.std]
+    offsets = [-mean / std for mean, std in zip(transform.mean, transform.std, strict=True)]
+    if transform.dtype == "uint8" and (factors != [1.0] * 3 or any(offsets)):
+        raise UsageProblem("A uint8 input tensor takes unscaled pixel values; set scale 1, mean 0 and std 1.")
     # Plane by plane: three times faster than one strided transposition.
     planes = cv2.split(canvas)
     order = planes if transform.channels == "bgr" else planes[::-1]
@@ -223,14 +222,6 @@ def _vectors(geometry: Geometry, one_ratio: bool, rows: int) -> tuple[NDArray[np
     for array in arrays:
         array.flags.writeable = False
     return arrays
-
-
-def _affine(transform: ImageTransform) -> tuple[list[float], list[float]]:
-    factors = [transform.scale / std for std in transform.std]
-    offsets = [-mean / std for mean, std in zip(transform.mean, transform.std, strict=True)]
-    if transform.dtype == "uint8" and (factors != [1.0] * 3 or any(offsets)):
-        raise UsageProblem("A uint8 input tensor takes unscaled pixel values; set scale 1, mean 0 and std 1.")
-    return factors, offsets
 
 
 @functools.lru_cache(maxsize=64)

@@ -123,7 +123,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self._model_sha256 = sha256_of(request.model)
             family = self.detector.family
             self.task = task_of(family.task)
-            self._require_labels()
+            if self.dataset.of_images != self.task.of_images:
+                labels = "a class for each image" if self.dataset.of_images else "objects in images"
+                raise UsageProblem(
+                    f"The data set has {labels}, and the model is for {self.task.words}: {self.request.annotations}"
+                )
             if self.task.keys:  # what the model is for is known only now
                 self.dataset = read_by(vars(request), self.task)
                 self._of_dataset = check_annotations(self.dataset)
@@ -213,14 +217,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """
         shard = self.request.shard or Shard(0, 1)
         return shard.block(len(self.dataset.images), self.settings.batch)
-
-    def _require_labels(self) -> None:
-        """Raise UsageProblem where the labels are of images and the model finds objects, or the other way round."""
-        if self.dataset.of_images != self.task.of_images:
-            labels = "a class for each image" if self.dataset.of_images else "objects in images"
-            raise UsageProblem(
-                f"The data set has {labels}, and the model is for {self.task.words}: {self.request.annotations}"
-            )
 
     def _understood(self, say: Callable[[str], None]) -> ClassMap:
         """Settle how images are prepared, and return the categories of the classes."""

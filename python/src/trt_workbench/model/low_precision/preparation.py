@@ -83,9 +83,16 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
     with checked_on_error(source):
         model = inlined(model)
         in_order(model)
-        _drop_defaults(model)
+        # weights that are inputs with an initial value become constants; older exporters wrote them so
+        weights = {tensor.name for tensor in model.graph.initializer}
+        for value in [one for one in model.graph.input if one.name in weights]:
+            model.graph.input.remove(value)
+            model.ir_version = max(model.ir_version, 4)  # older ones want every weight among the inputs
         GraphIndex(model)  # names the nodes
-        _pass_identities(model)
+        # readers of a weight's second name read the weight itself: exporters give one to layers that share it
+        for node in [one for one in model.graph.node if one.op_type == "Identity"]:
+            if node.input[0] in weights and bypass(model.graph, node):
+                model.graph.node.remove(node)
         _fold_laid_out(model)
         groups = quantisable(model)
     if products and not any(group.weight for group in groups):
@@ -155,22 +162,6 @@ def _name_as_before(graph: onnx.GraphProto, read: Mapping[str, Sequence[str]]) -
                 rename_uses(graph, after, before)
                 makers[before] = makers.pop(after)
                 there |= {before}
-
-
-def _drop_defaults(model: onnx.ModelProto) -> None:
-    """Make constants of weights that are inputs with an initial value, as older exporters wrote them."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    for value in [one for one in model.graph.input if one.name in weights]:
-        model.graph.input.remove(value)
-        model.ir_version = max(model.ir_version, 4)  # older ones want every weight among the inputs
-
-
-def _pass_identities(model: onnx.ModelProto) -> None:
-    """Let readers of a weight's second name read the weight itself: exporters give one to layers that share it."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    for node in [one for one in model.graph.node if one.op_type == "Identity"]:
-        if node.input[0] in weights and bypass(model.graph, node):
-            model.graph.node.remove(node)
 
 
 def _fold_laid_out(model: onnx.ModelProto) -> None:

@@ -75,7 +75,9 @@ def insert_pairs(
         for place, name in enumerate(node.input):
             if group and name == group.weight and place == 1:
                 node.input[place] = writer.weight(group)
-                _say_kernel(node, writer.values[name].shape)
+                # write a convolution's `kernel_shape`, which TensorRT's parser reads where the weight is no constant
+                if node.op_type.startswith("Conv") and not any(one.name == "kernel_shape" for one in node.attribute):
+                    node.attribute.append(onnx.helper.make_attribute("kernel_shape", writer.values[name].shape[2:]))
             elif (group and name in group.activations and place < 2) or (
                 node.name in past and past[node.name].past == place
             ):
@@ -84,12 +86,6 @@ def insert_pairs(
     replace_nodes(model.graph, nodes)
     model.graph.initializer.extend(writer.initializers)
     remove_unread(model.graph, writer.replaced)
-
-
-def _say_kernel(node: onnx.NodeProto, weight: tuple[int, ...]) -> None:
-    """Write a convolution's `kernel_shape`, which TensorRT's parser reads where the weight is no constant."""
-    if node.op_type.startswith("Conv") and not any(one.name == "kernel_shape" for one in node.attribute):
-        node.attribute.append(onnx.helper.make_attribute("kernel_shape", weight[2:]))
 
 
 def quantised_weight(

@@ -88,7 +88,12 @@ class Histogram:
             return self.largest
         used = self.counts[: max(1, math.ceil(self.largest / self.width))].astype(np.float64)
         if method == "percentile":
-            bins = _percentile(used, percentile)
+            # the place, in bins, up to which so many percent of the values lie
+            reached = np.cumsum(used)
+            wanted = reached[-1] * percentile / 100.0
+            place = int(np.searchsorted(reached, wanted))
+            before = reached[place - 1] if place else 0.0
+            bins = place + float((wanted - before) / used[place]) if used[place] else float(place)
         else:
             bins = _entropy(used) if method == "entropy" else _mse(used, self.width, precision)
         return min(bins * self.width, self.largest)
@@ -120,15 +125,6 @@ def scale_of(threshold: float, precision: str) -> np.float32:
     """Return the scale at which the format's largest code stands for `threshold`; 1 where that is close to 0."""
     scale = np.float32(threshold / get(precision).largest)
     return scale if scale >= np.finfo(np.float32).tiny else np.float32(1.0)
-
-
-def _percentile(counts: Array, percentile: float) -> float:
-    """Return the place, in bins, up to which so many percent of the values lie."""
-    reached = np.cumsum(counts)
-    wanted = reached[-1] * percentile / 100.0
-    place = int(np.searchsorted(reached, wanted))
-    before = reached[place - 1] if place else 0.0
-    return place + float((wanted - before) / counts[place]) if counts[place] else float(place)
 
 
 def _entropy(counts: Array) -> float:

@@ -47,7 +47,9 @@ def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     graph = model.graph
     shapes = static_dims(onnx.shape_inference.infer_shapes(model, data_prop=True).graph)
     values = constants(graph)
-    of_shape = {node.output[0]: node.input[0] for node in graph.node if _is_plain_shape(node)}
+    of_shape = {
+        node.output[0]: node.input[0] for node in graph.node if (node.op_type == "Shape" and _range(node) == (0, None))
+    }
     found: dict[str, Array] = {}
     for node in graph.node:
         dims = shapes.get(node.input[0]) if node.input else None
@@ -71,10 +73,6 @@ def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     for name in names:
         set_constant(graph, name, found[name])
     return changed
-
-
-def _is_plain_shape(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Shape" and _range(node) == (0, None)
 
 
 def _range(node: onnx.NodeProto) -> tuple[int, int | None]:

@@ -52,11 +52,17 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
     widened = {
         node.output[0]: node.input[0]
         for node in graph.node
-        if node.op_type == "Cast" and types.get(node.input[0]) == TensorProto.INT32 and _goes_to_int64(node)
+        if node.op_type == "Cast"
+        and types.get(node.input[0]) == TensorProto.INT32
+        and any(attribute.name == "to" and attribute.i == TensorProto.INT64 for attribute in node.attribute)
     }
     changed = []
     for node in graph.node:
-        places = [place for place in _INDEX_INPUTS.get(node.op_type, ()) if _has(node, place)]
+        places = [
+            place
+            for place in _INDEX_INPUTS.get(node.op_type, ())
+            if (place < len(node.input) and bool(node.input[place]))
+        ]
         read = [node.input[place] for place in places]
         # the indices of a Slice share one type: all of them or none
         if not read or not all(name in widened or _fits(values.get(name)) for name in read):
@@ -68,14 +74,6 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
             node.input[place] = widened[name]
         changed.append(f"{node.op_type} {node.name}".strip())
     return changed
-
-
-def _has(node: onnx.NodeProto, place: int) -> bool:
-    return place < len(node.input) and bool(node.input[place])
-
-
-def _goes_to_int64(node: onnx.NodeProto) -> bool:
-    return any(attribute.name == "to" and attribute.i == TensorProto.INT64 for attribute in node.attribute)
 
 
 def _fits(value: Array | None) -> bool:

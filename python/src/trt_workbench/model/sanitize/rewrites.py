@@ -67,7 +67,11 @@ def copy_sizes(model: onnx.ModelProto) -> list[str]:
         if node.op_type != "Reshape" or integer(node, "allowzero"):
             continue
         parts = known.parts(node.input[1])
-        written = _with_zeros(parts, node.input[0])
+        written, place = [], 0
+        for part in parts:
+            own = part.tensor == node.input[0] and part.first == place
+            written.append(_Part(part.name, numbers=[0] * part.count) if own else part)
+            place += part.length
         if written == parts:
             continue
         _set_shape(graph, node, written, writer)
@@ -113,15 +117,6 @@ class _Known:
         if not 0 <= first < last <= rank or (node.op_type == "Slice" and numbers[2:] not in ([], [0], [0, 1])):
             return None
         return _Part(name, tensor=source.input[0], first=first, count=last - first)
-
-
-def _with_zeros(parts: Sequence[_Part], data: str) -> list[_Part]:
-    written, place = [], 0
-    for part in parts:
-        own = part.tensor == data and part.first == place
-        written.append(_Part(part.name, numbers=[0] * part.count) if own else part)
-        place += part.length
-    return written
 
 
 def _set_shape(graph: onnx.GraphProto, node: onnx.NodeProto, parts: Sequence[_Part], writer: NodeWriter) -> None:

@@ -59,16 +59,12 @@ def submit(
     if as_json:
         print_json({"files": [*map(str, written)], "runs": [*map(str, runs)]})
     else:
-        _show_runs(runs, arrays[0].base)
+        for directory in runs:
+            print_line(stdout_console(quiet=False), f"Merged run: {directory}")
+        if runs[1:]:
+            say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {arrays[0].base / 'overview'}")
     for _, require_gate in made:
         require_gate()
-
-
-def _show_runs(runs: list[Path], base: Path) -> None:
-    for directory in runs:
-        print_line(stdout_console(quiet=False), f"Merged run: {directory}")
-    if runs[1:]:
-        say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {base / 'overview'}")
 
 
 def _run(scheduler: Scheduler, array: JobArray, *, debug: bool) -> tuple[Path, Callable[[], None]]:

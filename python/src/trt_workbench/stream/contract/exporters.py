@@ -213,17 +213,16 @@ def named_constants(model: ModelTensors) -> dict[str, dict[str, Any]]:
     found = {}
     for key, stem in ((key, key.removesuffix("_dictionary")) for key in model.metadata if key.endswith("_dictionary")):
         names = [
-            name for name, one in model.inputs.items() if name in (stem, f"{stem}_index", f"{stem}_id") and _is_one(one)
+            name
+            for name, one in model.inputs.items()
+            if name in (stem, f"{stem}_index", f"{stem}_id")
+            and (len(one.shape or ()) <= 1 and one.dtype in ("int64", "int32"))
         ]
         values = _values(model.metadata[key])
         if len(names) == 1 and values:
             usual = "auto" if "auto" in values else min(values, key=lambda name: values[name])
             found[names[0]] = {"role": "constant", "value": usual, "values": values}
     return found
-
-
-def _is_one(tensor: ModelTensor) -> bool:
-    return len(tensor.shape or ()) <= 1 and tensor.dtype in ("int64", "int32")
 
 
 def _values(text: str) -> dict[str, int]:

@@ -83,7 +83,7 @@ class Detr(Family):
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         columns = image.shape[1]
-        if columns == 6 and (self.class_count != 2 or _holds_classes(image[:, 5])):
+        if columns == 6 and (self.class_count != 2 or bool(((image[:, 5] == 0) | (image[:, 5] == 1)).all())):
             rows, scores, labels = row_detections(self, image, conf)
         elif self.class_count is not None and columns == 4 + self.class_count:
             self.check_scores(image[:, 4:])
@@ -95,7 +95,3 @@ class Detr(Family):
                 f"Output {self.output.name} has rows of {columns} values; {self.name} expects {self.shape_text}."
             )
         return Detections(self.corners_of_shares(rows[:, :4]), scores, labels)
-
-
-def _holds_classes(column: NDArray[np.float32]) -> bool:
-    return bool(((column == 0) | (column == 1)).all())

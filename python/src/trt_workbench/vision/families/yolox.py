@@ -60,7 +60,10 @@ class YoloX(Family):
         _, anchors, columns = output.shape
         count = class_count(columns, 5, facts, f"rows of {columns} values", "box and objectness")
         if not facts.forced:
-            _refuse_lookalikes(columns, facts)
+            if "ultralytics" in facts.exporter:
+                raise DoesNotFit("the metadata names the exporter of Ultralytics, which has no YOLOX")
+            if facts.names is None and columns == 84:
+                raise DoesNotFit("rows of 84 values could also be a transposed yolov8 head with COCO's 80 classes")
         _refuse_other_grids(anchors, facts)
         return cls(output, count, facts)
 
@@ -136,13 +139,6 @@ class YoloX(Family):
 def _is_raw(image: NDArray[np.float32], origin: NDArray[np.float32]) -> bool:
     centres = image[::_SAMPLE, :2]
     return bool(np.median(np.abs(centres)) < np.median(np.abs(centres - origin[::_SAMPLE])))
-
-
-def _refuse_lookalikes(columns: int | None, facts: DetectorFacts) -> None:
-    if "ultralytics" in facts.exporter:
-        raise DoesNotFit("the metadata names the exporter of Ultralytics, which has no YOLOX")
-    if facts.names is None and columns == 84:
-        raise DoesNotFit("rows of 84 values could also be a transposed yolov8 head with COCO's 80 classes")
 
 
 def _refuse_other_grids(anchors: int | None, facts: DetectorFacts) -> None:

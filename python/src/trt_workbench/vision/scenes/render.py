@@ -16,11 +16,6 @@ Colour = NDArray[np.float32]
 """float32 [3], BGR, 0 to 255."""
 
 
-def random_colour(rng: np.random.Generator) -> Colour:
-    """A colour drawn evenly from the whole cube."""
-    return rng.uniform(0, 255, 3).astype(np.float32)
-
-
 def contrasting(rng: np.random.Generator, base: Colour, distance: float) -> Colour:
     """A random colour that lies `distance` from `base` (Euclidean, in BGR levels) where the cube allows it."""
     direction = rng.normal(size=3)
@@ -95,7 +90,7 @@ TEXTURES = (gradient, stripes, checks, clouds, clouds, blobs)
 
 def background(rng: np.random.Generator, height: int, width: int) -> Image:
     """A whole-image texture of two colours, at times two textures blended; float32 [height,width,3]."""
-    base = random_colour(rng)
+    base = rng.uniform(0, 255, 3).astype(np.float32)
     image = np.zeros((height, width, 3), np.float32)
     layers = int(rng.integers(1, 3))
     for _ in range(layers):
