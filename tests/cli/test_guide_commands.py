@@ -65,6 +65,9 @@ RUN_BY = {
         "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
         "--max-loss 0.01 --repetitions 0 --accept-simulated"
     ],
+    "cli/test_own_score.py::test_a_decision_by_a_function_has_paired_intervals": [
+        "decide depth.onnx --data val.npz --calibration train.npz --score depth.py:abs_rel --max-loss 0.01"
+    ],
     "cli/test_eval_coco.py::test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form": [
         "eval-coco m.onnx --data data.yaml --split test"
     ],

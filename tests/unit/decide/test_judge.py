@@ -9,10 +9,10 @@ from tests.records import record
 from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.decide.judge import _speeds, judged
 from trt_workbench.decide.settings import DecideSettings
-from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import gate
 from trt_workbench.quantize.scores import ResampledScore
+from trt_workbench.quantize.task import Detection
 
 # p50 of YOLOX-Nano on an H200, milliseconds, of the repetitions that were stable first; and how many were not.
 FOUND = {

@@ -11,11 +11,11 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, subject_of
-from trt_workbench.decide.task import Likeness
 from trt_workbench.decide.tried import DraftRow, builds_left_out, left_out
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.settings import CalibrationSettings
+from trt_workbench.quantize.task import Likeness
 
 
 def test_a_format_that_does_not_apply_does_so_on_every_runtime_whatever_its_words(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import subject_of
-from trt_workbench.decide.task import Detection
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
+from trt_workbench.quantize.task import Detection
 from trt_workbench.vision.scenes import dataset
 from trt_workbench.vision.scenes.crops import write_crops
 
@@ -128,6 +128,22 @@ def test_ranges_found_on_what_is_scored_are_an_overlap(
     asked = DecideSettings(data=tmp_path / "a.npy")
     found = subject_of(path, asked, CalibrationSettings(calibration=data), lambda _: None)
     assert found.task.overlap == overlap
+
+
+@pytest.mark.parametrize(("score", "annotated"), [("cosine", False), ("s.py:mine", True)])
+@pytest.mark.usefixtures("forked_python")
+def test_targets_of_the_calibration_reach_the_search_of_a_function_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, score: str, *, annotated: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_onnx(tmp_path / "m.onnx", "g (float[n,8] x) => (float[n,8] y) { y = Relu(x) }")
+    Path("s.py").write_text("def mine(outputs, target):\n    return 1.0\nmine.better = 'higher'\n")
+    for value, name in enumerate(("a.npz", "b.npz")):
+        np.savez(name, x=np.full((32, 8), value, np.float32), t=np.ones(32))
+    given = None if not annotated else tmp_path / "b.npz"
+    asked = DecideSettings(data=tmp_path / "a.npz", score=score, calibration_annotations=tmp_path / "b.npz")
+    found = subject_of(path, asked, CalibrationSettings(calibration="b.npz"), lambda _: None)
+    assert found.search == SearchSettings(annotations=given, score=score, keep_score=0.005)
 
 
 def test_a_batch_that_is_not_first_is_refused_before_anything_is_made(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from trt_workbench.core.statistics.bootstrap import share_interval
 from trt_workbench.decide.document import DecisionRow, RowSpeed
 from trt_workbench.decide.judge import _row
 from trt_workbench.decide.settings import DecideSettings
-from trt_workbench.decide.task import Detection, WordsTask
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, gate, recommendation
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.quantize.document import RowScore
+from trt_workbench.quantize.task import Detection, WordsTask
 from trt_workbench.stream import Spoken
 
 

@@ -37,7 +37,7 @@ def score(model: Path, name: str, source: Path | None = None, baseline: Path | N
     values = {
         "model": str(model), "source": str(source or model), "folder": str(folder), "backend": "ort-cpu",
         "baseline": None if baseline is None else str(baseline), "precision": "fp32", "batch": 7,
-        "options": {}, "shapes": None,
+        "options": {}, "shapes": None, "half": None, "own": None, "annotations": None,
         "data": asdict(CalibrationSettings(calibration=str((source or model).parent / "data.npy"), samples=30)),
         "allow_unverified": False,
     }  # fmt: skip

@@ -13,14 +13,14 @@ from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import worst
+from trt_workbench.quantize import held_out
 from trt_workbench.quantize.calibrate import calibrate
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.data import calibration_data
 from trt_workbench.quantize.document import Sensitivity
+from trt_workbench.quantize.held_out import with_scores
 from trt_workbench.quantize.sensitivity import measure_sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, ScoreSettings
-from trt_workbench.quantize.worst import with_scores
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_a_half_precision_needs_no_ranges(model: Path, data: CalibrationSettings
 
 
 def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSettings) -> None:
-    ranges, held_out = (set(calibration_data(Model.open(model), data, half).names) for half in (0, 1))
-    assert len(ranges) == len(held_out) == 12
-    assert not ranges & held_out
+    ranges, scored_half = (set(calibration_data(Model.open(model), data, half).names) for half in (0, 1))
+    assert len(ranges) == len(scored_half) == 12
+    assert not ranges & scored_half
     calibrated = calibrate(Model.open(model), data, half=0)
     found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
     scored = with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
@@ -109,7 +109,7 @@ def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSet
 def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
     model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = worst.scorer_of
+    real = held_out.scorer_of
 
     def refusing(*given: Any) -> Any:
         score = real(*given).score
@@ -121,7 +121,7 @@ def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
 
         return SimpleNamespace(score=refuse)
 
-    monkeypatch.setattr(worst, "scorer_of", refusing)
+    monkeypatch.setattr(held_out, "scorer_of", refusing)
     calibrated = calibrate(Model.open(model), data, half=0)
     found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
     with refused(UsageProblem):

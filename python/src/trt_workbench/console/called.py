@@ -255,8 +255,8 @@ def checked(hint: Any, value: Any, name: str) -> Any:
     """Return a value as its type, within its bounds; texts are read as those of the option are. Raises UsageProblem."""
     texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     said = next((one for one in get_args(hint)[1:] if isinstance(one, Setting) and one.read), None)
-    if said and said.read and texts and all(isinstance(one, str) for one in texts):
-        return said.read(name, ",".join(texts) if said.kind is str else texts)
+    if said and said.read and (callable(value) or (texts and all(isinstance(one, str) for one in texts))):
+        return said.read(name, ",".join(texts) if texts and said.kind is str else texts or value)
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     from trt_workbench.core.documents import reason_in

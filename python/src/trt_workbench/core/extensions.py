@@ -1,4 +1,4 @@
-"""What other packages add through entry points: backends and detector families (docs/extending.md).
+"""What other packages add through entry points: backends, detector families and scores (docs/extending.md).
 
 They are imported only when needed, and a failed import is one message, not a crash.
 """
@@ -96,6 +96,7 @@ def _is_foreign(kind: type[Any], name: str) -> bool:
 
 Kind = TypeVar("Kind")
 BACKENDS, FAMILIES = "trt_workbench.backends", "trt_workbench.families"
+SCORES = "trt_workbench.scores"
 
 
 def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
@@ -109,7 +110,7 @@ def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
 
 def extension_packages() -> dict[str, str]:
     """Return the versions of the packages that add something."""
-    found = (entry.dist for group in (BACKENDS, FAMILIES) for entry in _entries(group, tuple(sys.path)))
+    found = (entry.dist for group in (BACKENDS, FAMILIES, SCORES) for entry in _entries(group, tuple(sys.path)))
     return {package.name: package.version for package in found if package}
 
 

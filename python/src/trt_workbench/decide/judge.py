@@ -12,11 +12,10 @@ from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import inseparable, telling_repetitions
 from trt_workbench.decide.document import BASELINE, Decision, DecisionRow, RowSpeed
 from trt_workbench.decide.settings import DecideSettings
-from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import gate, recommendation
 from trt_workbench.model.opened import Model, sha256_of
-from trt_workbench.quantize import ResampledScore, RowScore, SearchDocument
+from trt_workbench.quantize import ResampledScore, RowScore, SearchDocument, Task
 
 
 def judged(

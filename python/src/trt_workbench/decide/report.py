@@ -18,12 +18,11 @@ from trt_workbench.decide.chart import draw_decision
 from trt_workbench.decide.document import BASELINE, Decision, DecisionRow
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.settings import DecideSettings
-from trt_workbench.decide.task import TRANSCRIPTION, Detection
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.precision import precision_label
-from trt_workbench.quantize import ClassLoss, coco_scores, draw_search
+from trt_workbench.quantize import TRANSCRIPTION, ClassLoss, Detection, coco_scores, draw_search
 from trt_workbench.report.commands import again
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder

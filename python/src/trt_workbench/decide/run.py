@@ -308,7 +308,7 @@ class DecideRun:
             if one.misses:
                 one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
                 return
-            one.scores = self.subject.task.scores(one, self.settings.seed)
+            one.scores = self.subject.task.scores(one.folder, self.settings.seed)
             if answer["overflow"]:
                 self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
             self._baseline = self._baseline or one.folder  # the first, so that all are compared with one
@@ -338,8 +338,11 @@ class DecideRun:
         The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
         """
         assert one.path is not None  # as it waits for its score
+        assert one.folder is not None
         asked = session_options(expand(self._config([one], 1))[0], one.path, {}, self.subject.task.contract)
-        return self.subject.task.request(one, asked, self.settings, baseline)
+        settings = self.settings
+        how = (baseline, one.backend, asked, settings.batch)
+        return self.subject.task.request(one.path, one.folder, *how, allow_unverified=settings.allow_unverified)
 
     def _measure(self, rows: Sequence[DraftRow]) -> list[Record]:
         """Measure latencies of the rows in turns, as many as there is time for, and return the records."""

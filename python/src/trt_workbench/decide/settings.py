@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting, names
 from trt_workbench.decide.variants import read_variants
+from trt_workbench.quantize import AP, Better, Score
 from trt_workbench.stream import RATES
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 
@@ -19,8 +20,6 @@ PRECISIONS = all_precisions()
 """What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
 to lose most."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
-AP = "AP"
-"""Stands for the figure that models of a task are compared by, such as mask_AP."""
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -77,7 +76,9 @@ class DecideSettings:
             "utterances; those of the embedded model by default."
         ),
     ] = None
-    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file of the images; of a function as --score the targets, .npz or .npy.")
+    ] = None
     backends: Annotated[
         tuple[str, ...] | None,
         Setting("Runtimes, comma-separated: ort-cpu,trt; by default those available here.", kind=str, read=names),
@@ -91,7 +92,7 @@ class DecideSettings:
             default=",".join(DEFAULT_PRECISIONS),
         ),
     ] = DEFAULT_PRECISIONS
-    max_loss: Annotated[float, Setting("Acceptable loss of the score.", min=0.0, max=1.0)] = 0.005
+    max_loss: Annotated[float, Setting("Acceptable loss of the score.", min=0.0)] = 0.005
     keep: Annotated[
         tuple[str, ...],
         Setting(
@@ -105,12 +106,10 @@ class DecideSettings:
     split: Annotated[str | None, Setting("Split of --data where that is a data set; val by default.")] = None
     calibration_annotations: Annotated[
         Path | None,
-        Setting("Annotations (COCO's, data.yaml) of the --calibration images, for the search for int8-mixed."),
+        Setting("Annotations (COCO's, data.yaml, targets) of the --calibration data, for the search for int8-mixed."),
     ] = None
-    score: Annotated[
-        Literal["ap", "top1", "cosine", "perplexity", "wer"] | None,
-        Setting("Without --annotations: top1 and cosine compare with fp32; perplexity needs a text, wer a manifest."),
-    ] = None
+    score: Score = None
+    better: Better = None
     search: Annotated[
         bool, Setting("Search for int8-mixed on calibration data that are not scored, if there are any.")
     ] = True

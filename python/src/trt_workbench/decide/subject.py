@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,30 @@ from trt_workbench.core.files import require_file
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
-from trt_workbench.decide.settings import AP, DecideSettings
-from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task, WordsTask
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.low_precision.preparation import refuse_quantised
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import (
+    AP,
     HALVES,
     INT8_MIXED,
     NO_LOGITS,
+    SCORED_SAMPLES,
     CalibrationSettings,
-    Figure,
+    Detection,
     Half,
+    Likeness,
+    OwnScore,
     ScoreSettings,
     SearchSettings,
+    Task,
+    WordsTask,
     calibration_data,
     is_text_file,
+    own_score,
     require_batch_first,
     spoken_in,
 )
@@ -70,7 +76,11 @@ def images_overlap(calibration: str | None, images: Path, annotations: Path, spl
         return False
     listed = read_dataset(images, annotations, split=split, allow_missing=True)
     scored = [file for image in listed.images if (file := listed.path(image)).is_file()]
-    return _share_files(used.files, scored)
+    # only files of a size that both have are read
+    sizes = [{file: file.stat().st_size for file in files} for files in (used.files, scored)]
+    both = set(sizes[0].values()) & set(sizes[1].values())
+    found = [{hash_file(file) for file, size in files.items() if size in both} for files in sizes]
+    return bool(found[0] & found[1])
 
 
 def samples_overlap(model: Model, calibration: CalibrationSettings, scored: CalibrationSettings) -> bool:
@@ -96,14 +106,6 @@ def _hashes(model: Model, settings: CalibrationSettings, half: Half | None) -> I
                 raise
             return  # too few for halves
         yield from map(hash_arrays, data.read())
-
-
-def _share_files(one: Iterable[Path], other: Iterable[Path]) -> bool:
-    """Whether two of the files are equal; only files of a size that both have are read."""
-    sizes = [{file: file.stat().st_size for file in files} for files in (one, other)]
-    both = set(sizes[0].values()) & set(sizes[1].values())
-    found = [{hash_file(file) for file, size in files.items() if size in both} for files in sizes]
-    return bool(found[0] & found[1])
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ def subject_of(
             unknown, or the baseline is not among the precisions.
         ComponentMissing: an embedded model is missing.
     """
+    own = own_score(settings.score, settings.better)
     for name in settings.backends or ():
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)
@@ -175,13 +178,15 @@ def subject_of(
         return spoken
     if settings.data is None and settings.split is not None:
         raise UsageProblem("--split needs --data.")
+    if settings.data is None and own:
+        raise UsageProblem(f"--score {own} needs --data, .npy or .npz files.")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
         raise UsageProblem("--annotations needs --data, the folder of their images.")
     if not settings.data.exists():
         raise UsageProblem(f"The data to score (--data) do not exist: {settings.data}")
-    place = _data_set(model, settings.data, settings, calibration)
+    place = None if own else _data_set(model, settings.data, settings, calibration)
     if place and place.words:
         note(f"Data: {place.words}")
     images = _images_of(place) if place else None
@@ -191,7 +196,9 @@ def subject_of(
             note(f"--calibration {settings.data} finds ranges on its split {CALIBRATION_SPLIT}, not on what is scored.")
     if place is None or images is None:
         likeness = _likeness(model, settings, settings.data, calibration)
-        return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
+        targets = settings.calibration_annotations if own else None
+        search = SearchSettings(targets, score=likeness.kind, better=settings.better)
+        return _searched(Subject(model, likeness, calibration), settings, search)
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
     family = family_of(model, calibration)
@@ -206,7 +213,7 @@ def subject_of(
         overlap,
         calibration.classes,
         split=place.split,
-        **_kept(settings.keep, family.task),
+        **_kept(settings, family.task),
     )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
@@ -315,14 +322,14 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
     return replace(subject, search=replace(search, keep_score=settings.max_loss))
 
 
-def _kept(names: Sequence[str], task_name: str) -> dict[str, Any]:
-    """Return the fields of what is kept. What a task never has is refused before anything is made."""
-    task = task_of(task_name)
+def _kept(settings: DecideSettings, task_name: str) -> dict[str, Any]:
+    """Return fields of the task. What a task of its kind never has is refused before anything is made."""
+    task, names = task_of(task_name), settings.keep
     if not task.measures[0].by_score and (wrong := [name for name in names if threshold_in(name) is not None]):
         raise UsageProblem(
             f"--keep {','.join(wrong)}: {task.words} has no threshold; --keep AP stands for {task.decided_by}."
         )
-    return Detection.kept(names, task.decided_by)
+    return {**Detection.kept(names, task.decided_by), "limit": settings.limit, "seed": settings.seed}
 
 
 def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
@@ -334,14 +341,16 @@ def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: C
         )
     if settings.keep != (AP,):
         raise UsageProblem(f"--keep {','.join(settings.keep)} is for a detector with annotations; remove it.")
-    kind: Figure = "perplexity" if is_text else "cosine"
-    if settings.score in ("top1", "cosine", "perplexity"):
-        kind = settings.score
+    kind = settings.score or ("perplexity" if is_text else "cosine")
     scored = replace(calibration, calibration=str(data), samples=settings.limit or SCORED_SAMPLES)
     if kind == "perplexity":
         _require_logits(model, scored)
-    next(iter(calibration_data(model, scored).read()))  # what does not fit is refused before anything is made
-    return Likeness(model, scored, kind, samples_overlap(model, calibration, scored))
+    found = calibration_data(model, scored)
+    next(iter(found.read()))  # what does not fit is refused before anything is made
+    own = OwnScore.loaded(kind, settings.better) if own_score(kind, settings.better) else None
+    if own:
+        found.targets(settings.annotations)
+    return Likeness(model, scored, kind, samples_overlap(model, calibration, scored), own, settings.annotations)
 
 
 def _require_logits(model: Model, samples: CalibrationSettings) -> None:
@@ -382,6 +391,6 @@ def _embedded(
         Preparation.of(calibration),
         overlap,
         calibration.classes,
-        **_kept(settings.keep, family_of(model, calibration).task),
+        **_kept(settings, family_of(model, calibration).task),
     )
     return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

@@ -10,7 +10,7 @@ from trt_workbench.core.precision import known
 from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.core.statistics.comparison import telling_repetitions
 from trt_workbench.decide.document import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
-from trt_workbench.decide.task import Task
+from trt_workbench.quantize import Task
 
 _MOST = 2
 # Below, tenths of a megabyte mean nothing.

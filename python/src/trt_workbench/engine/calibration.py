@@ -203,8 +203,13 @@ def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
     yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
-def array_columns(path: Path, inputs: Sequence[str]) -> Batch:
+def array_columns(path: Path, inputs: Sequence[str], *, others: bool = False) -> Batch:
     """Return the samples in a `.npy` or `.npz` file: by input an array with the samples along its first axis.
+
+    Args:
+        path: the file; other arrays than the inputs may be in it, such as targets.
+        inputs: names.
+        others: return those others instead.
 
     Raises:
         UsageProblem: the file does not fit the inputs.
@@ -212,9 +217,13 @@ def array_columns(path: Path, inputs: Sequence[str]) -> Batch:
     arrays = load_arrays(path)
     if arrays.keys() == {""} and len(inputs) == 1:
         arrays = {inputs[0]: arrays[""]}
-    if arrays.keys() != set(inputs):
+    if not arrays.keys() >= set(inputs):
         found = "one array" if arrays.keys() == {""} else sorted(arrays)
         raise UsageProblem(f"The calibration file holds {found}, but the model takes {sorted(inputs)}: {path}")
     if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
-        raise UsageProblem(f"The inputs in the calibration file have different numbers of samples: {path}")
-    return {name: arrays[name] for name in inputs}
+        raise UsageProblem(f"The arrays in the file have different numbers of samples: {path}")
+    return (
+        {name: arrays[name] for name in arrays if name not in inputs}
+        if others
+        else {name: arrays[name] for name in inputs}
+    )

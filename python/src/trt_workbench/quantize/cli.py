@@ -50,7 +50,11 @@ def quantize(
     from trt_workbench.quantize.candidates import check_user_output, evidence_path, make_candidate
     from trt_workbench.quantize.search import Search
 
-    _require_a_bound(searching)
+    # raise UsageProblem where something of a search is asked for, but none
+    given = {"--annotations": searching.annotations, "--split": searching.split}
+    given |= {"--score": searching.score, "--better": searching.better, "--profile": searching.profile}
+    if searching.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
+        raise UsageProblem(f"Pass --keep-score (the allowed loss of the score) with {', '.join(names)}.")
     opened = Model.open(model)
     output = output or output_root() / "quantize" / f"{model.stem}.{precision}.onnx"
     check_user_output(opened, output)
@@ -71,14 +75,6 @@ def quantize(
     else:
         _show(candidate)
     drawing.end()
-
-
-def _require_a_bound(settings: SearchSettings) -> None:
-    """Raise UsageProblem where something of a search is asked for, but none."""
-    given = {"--annotations": settings.annotations, "--split": settings.split}
-    given |= {"--score": settings.score, "--profile": settings.profile}
-    if settings.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
-        raise UsageProblem(f"Pass --keep-score (the allowed loss of the score) with {', '.join(names)}.")
 
 
 def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]:

@@ -28,7 +28,7 @@ from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.settings import FEWEST_SAMPLES, CalibrationSettings
-from trt_workbench.stream import CALIBRATION_CODE, CODE, Spoken, Utterance, spoken_by
+from trt_workbench.stream import CALIBRATION_CODE, CODE, Spoken, spoken_by
 from trt_workbench.vision import calibration_images, family_of, hash_images
 
 Sample = Mapping[str, NDArray[Any]]
@@ -43,6 +43,11 @@ _LETTERS = ("N", "n", "B", "b", "bs")
 _LOOKED_AT = 8
 
 
+def _no_targets(annotations: Path | None) -> dict[str, NDArray[Any]]:
+    """Raise UsageProblem: the samples are no arrays, next to which others could lie."""
+    raise UsageProblem(f"A function as --score takes .npy or .npz files, not other data: {annotations or '--data'}")
+
+
 @dataclass(frozen=True)
 class CalibrationData:
     """Samples to find ranges on.
@@ -55,6 +60,8 @@ class CalibrationData:
         read: yields the samples by input, without the batch dimension, in the order of `names`.
         whole: whether a sample is a call with its batch dimension instead, of its own shape.
         notes: returns what the user should know about the samples read so far, in sentences.
+        targets: returns the targets of the samples, [samples, ...] by name: the arrays in files of their own, or those
+            next to the inputs that are none.
     """
 
     names: tuple[str, ...]
@@ -64,6 +71,7 @@ class CalibrationData:
     read: Callable[[], Iterator[Sample]]
     notes: Callable[[], list[str]] = list
     whole: bool = False
+    targets: Callable[[Path | None], dict[str, NDArray[Any]]] = _no_targets
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     if images is None:
         return _arrays(model, path, inputs, settings, half)
     files = images.files
-    chosen = [files[place] for place in _drawn(len(files), settings, path, half)]
+    chosen = [files[place] for place in drawn(len(files), settings, path, half)]
     read_image = images.read
 
     def read() -> Iterator[Sample]:
@@ -207,12 +215,6 @@ def spoken_in(model: Path, settings: CalibrationSettings) -> Spoken | None:
     return spoken_by(model, source, settings.contract, plain_texts=settings.plain_texts, tail_ms=settings.tail_ms)
 
 
-def drawn_utterances(spoken: Spoken, settings: CalibrationSettings, half: Half | None) -> list[Utterance]:
-    """Return the utterances that are drawn, in order. Raises UsageProblem if they are too few."""
-    found = spoken.utterances
-    return [found[place] for place in _drawn(len(found), settings, Path(spoken.source), half)]
-
-
 def is_text_file(path: Path) -> bool:
     """Whether data are a text, which a tokenizer cuts."""
     return path.suffix in _TEXT and path.is_file()
@@ -229,7 +231,7 @@ def data_hash(model: Path, settings: CalibrationSettings) -> str:
     return hash_images(data)
 
 
-def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:
+def drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:
     """Return which of the samples are used, in order. Raises UsageProblem if they are too few."""
     places = np.arange(available)
     if half is not None:
@@ -246,23 +248,52 @@ def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half
 def _arrays(
     model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
 ) -> CalibrationData:
-    files = calibration_files(path)
     names = [tensor.name for tensor in inputs]
-    places = [(file, row) for file in files for row in range(count_rows(file))]
-    chosen = [places[place] for place in _drawn(len(places), settings, path, half)]
+    places = _rows(path)
+    chosen = drawn(len(places), settings, path, half)
 
     def read() -> Iterator[Sample]:
-        opened: Path | None = None
-        columns: dict[str, NDArray[Any]] = {}
-        for file, row in chosen:
-            if file != opened:
-                opened, columns = file, array_columns(file, names)
+        for (file, _), sample in _rows_of(places, chosen, lambda file: array_columns(file, names)):
             for tensor in inputs:
-                check_sample(file, columns[tensor.name][row], tensor)
-            yield {name: column[row] for name, column in columns.items()}
+                check_sample(file, sample[tensor.name], tensor)
+            yield sample
+
+    def targets(annotations: Path | None) -> dict[str, NDArray[Any]]:
+        own = _rows(annotations) if annotations else places
+        if len(own) != len(places):
+            raise UsageProblem(f"There are {counted(len(own), 'target')} for {len(places)} samples: {annotations}")
+        found = [
+            row
+            for _, row in _rows_of(
+                own, chosen, lambda file: array_columns(file, [] if annotations else names, others=True)
+            )
+        ]
+        if not found[0]:
+            raise UsageProblem(
+                f"No targets for --score: pass them with --annotations, or add their array to the file: {path}"
+            )
+        return {name: np.stack([row[name] for row in found]) for name in found[0]}
 
     _check_values(model, settings, read, path)
-    return CalibrationData(tuple(f"{file} row {row}" for file, row in chosen), len(places), "arrays", False, read)
+    labels = tuple("{} row {}".format(*places[one]) for one in chosen)
+    return CalibrationData(labels, len(places), "arrays", False, read, targets=targets)
+
+
+def _rows(path: Path) -> list[tuple[Path, int]]:
+    """Return the place of every sample in files of arrays: the file and the row."""
+    return [(file, row) for file in calibration_files(path) for row in range(count_rows(file))]
+
+
+def _rows_of(
+    places: Sequence[tuple[Path, int]], chosen: Sequence[int], columns: Callable[[Path], dict[str, NDArray[Any]]]
+) -> Iterator[tuple[tuple[Path, int], Sample]]:
+    """Yield the places that are chosen, with their rows by name."""
+    opened: Path | None = None
+    for place in chosen:
+        file, row = places[place]
+        if file != opened:
+            opened, found = file, columns(file)
+        yield (file, row), {name: column[row] for name, column in found.items()}
 
 
 def _check_values(
@@ -326,7 +357,7 @@ def _text(
     fixed = shape[1] if len(shape) > 1 else None
     window = fixed if isinstance(fixed, int) else settings.window
     starts = range(0, len(ids) - window + 1, window)
-    chosen = [starts[place] for place in _drawn(len(starts), settings, path, half)]
+    chosen = [starts[place] for place in drawn(len(starts), settings, path, half)]
 
     def read() -> Iterator[Sample]:
         for start in chosen:
@@ -344,7 +375,8 @@ def _text(
 
 def _chunks(model: Model, spoken: Spoken, settings: CalibrationSettings, half: Half | None) -> CalibrationData:
     """Return chunks along utterances with the states that the float model reaches by then."""
-    said = drawn_utterances(spoken, settings, half)
+    chosen = drawn(len(spoken.utterances), settings, Path(spoken.source), half)
+    said = [spoken.utterances[place] for place in chosen]
     all_chunks = [len(spoken.chunks(one)) for one in said]
     each = -(-settings.samples // len(said))
     places = [_spread(count, each) for count in all_chunks]

@@ -19,18 +19,19 @@ from trt_workbench.core.compare import compare_rows, divergence, log_softmax
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.core.statistics.bootstrap import draw_counts, loss_interval
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import refuse_random
-from trt_workbench.quantize.data import Batch, CalibrationData, batches, calibration_data
+from trt_workbench.quantize.data import Batch, batches, calibration_data
+from trt_workbench.quantize.own import OwnScore
 from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.settings import CalibrationSettings
 from trt_workbench.verify import require_verified
 
-Figure = Literal["cosine", "top1", "perplexity"]
 NO_LOGITS = "Perplexity needs a model that maps input_ids to logits; use --score cosine for this one."
-FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
+FIGURE_NAMES = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
+"""Of the scores of our own; another one is a function's."""
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
 # Batches that a search for overflowing values reads.
@@ -42,7 +43,7 @@ class SampleScores(Strict):
 
     Attributes:
         names: of the samples.
-        cosine: of all float outputs of a sample, laid end to end, with the baseline's.
+        cosine: of all float outputs of a sample, laid end to end, with the baseline's; empty where a function scores.
         relative_l2: distance from the baseline's, over their length.
         top1: share of the positions of the first output at which the largest entry is the baseline's; empty where that
             is no [samples, classes] or [samples, positions, classes] of two classes at least.
@@ -53,12 +54,16 @@ class SampleScores(Strict):
         guesses: cosine and top1 of the baseline's mean outputs for every sample, or of those of another sample, the
             better of both: a score hardly better decides nothing. Empty of one sample, and in earlier releases.
         call_ms: median time of a call, milliseconds; None of earlier releases.
+        own: what a function of the user's gives.
+        guessed: what it gives of a guess, the better one of both, by sample.
+        worse: how `own` becomes worse.
+        key: hashes of the function's file and of the targets.
     """
 
     schema_version: Literal[1] = 1
     names: list[str]
-    cosine: list[FiniteFloat]
-    relative_l2: list[FiniteFloat]
+    cosine: tuple[FiniteFloat, ...] = ()
+    relative_l2: tuple[FiniteFloat, ...] = ()
     top1: tuple[FiniteFloat, ...] = ()
     nll: tuple[FiniteFloat, ...] = ()
     kl: tuple[FiniteFloat, ...] = ()
@@ -66,6 +71,10 @@ class SampleScores(Strict):
     words: FiniteFloat = 0
     guesses: dict[str, FiniteFloat] = Field(default_factory=dict)
     call_ms: FiniteFloat | None = None
+    own: tuple[FiniteFloat, ...] = ()
+    guessed: tuple[FiniteFloat, ...] = ()
+    worse: Literal["falls", "rises"] = "falls"
+    key: str = ""
 
 
 def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,77 +83,64 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: `model`, `source` (whose samples they are), `folder`, `baseline` (folder of the baseline; None for the
             baseline itself), `backend`, its `precision`, `options` and `shapes` (as text), `data` (settings of the
-            samples), `batch`, `allow_unverified`.
+            samples), `half` (of them, or None), `own` (fields of a function as score, or None), `annotations` (its
+            targets), `batch`, `allow_unverified`.
 
     Raises:
         UsageProblem: the samples do not fit the model.
         CheckFailed: an output is NaN or infinite.
     """
-    asked = request["data"]
+    asked, own = request["data"], request["own"]
     paths = {name: asked[name] and Path(asked[name]) for name in ("tokenizer", "contract")}
-    settings = CalibrationSettings(**{**asked, **paths})
-    return score_samples(
-        Path(request["model"]),
-        calibration_data(Model.open(Path(request["source"])), settings),
-        Path(request["folder"]),
-        None if request["baseline"] is None else Path(request["baseline"]),
-        backend=request["backend"],
-        options=SessionOptions(
-            precision=request["precision"],
-            extra=request["options"],
-            shapes=request["shapes"] and Profile.model_validate(request["shapes"]),
-        ),
-        batch=request["batch"],
-        allow_unverified=request["allow_unverified"],
+    data = calibration_data(
+        Model.open(Path(request["source"])), CalibrationSettings(**{**asked, **paths}), request["half"]
     )
-
-
-def score_samples(
-    model: Path,
-    data: CalibrationData,
-    folder: Path,
-    baseline: Path | None,
-    *,
-    backend: str,
-    options: SessionOptions | None = None,
-    batch: int = 1,
-    allow_unverified: bool = False,
-) -> dict[str, Any]:
-    """Like `score_arrays`, on given samples, with the same errors."""
+    targets = data.targets(request["annotations"] and Path(request["annotations"])) if own else {}
+    model, folder = Path(request["model"]), Path(request["folder"])
+    baseline = request["baseline"] and Path(request["baseline"])
     if baseline is None:
         refuse_random(Model.open(model), "compared")
-    runtime = require_backend(backend)
-    options = options or SessionOptions()
+    runtime = require_backend(request["backend"])
+    options = SessionOptions(
+        precision=request["precision"],
+        extra=request["options"],
+        shapes=request["shapes"] and Profile.model_validate(request["shapes"]),
+    )
     with runtime.load(model, options) as session:
         fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
-        taken = list(batches(data, fixed or batch))
+        taken = list(batches(data, fixed or request["batch"]))
         shapes = {tuple((name, array.shape) for name, array in one.inputs.items()) for one in taken}
         require_verified(
             session.provenance,
             model,
             [dict(one) for one in shapes],
-            allow_unverified=allow_unverified,
+            allow_unverified=request["allow_unverified"],
             device=int(options.extra.get("device", 0)) if runtime.plans else 0,
             note=lambda _: None,
         )
-        own = None if baseline is None else load_arrays(baseline / _OUTPUTS)
-        outputs, call_ms = _run(session, taken, own or {})
+        expected = None if baseline is None else load_arrays(baseline / _OUTPUTS)
+        outputs, call_ms = _run(session, taken, expected or {})
         provenance = session.record()
         from trt_workbench.backends.overflow import explained_of
 
         overflow = explained_of(session, (one.inputs for one in taken[:_EXPLAINED])) if session.simulated else ""
     if baseline is None:
         save_arrays(folder / _OUTPUTS, outputs)
-    ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
-    scores = _compared(outputs, own or outputs, data.names, np.concatenate(ids) if ids else None)
-    write_json(folder / _SAMPLES, scores.model_copy(update={"call_ms": call_ms}))
+    more: dict[str, Any] = {"call_ms": call_ms}
+    if own:
+        known = None if baseline is None else read_document(baseline / _SAMPLES, SampleScores).guessed
+        more |= OwnScore(**own).of(outputs, targets, data.names, folder / "score.log", known)
+    else:
+        ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
+        more |= _compared(outputs, expected or outputs, np.concatenate(ids) if ids else None)
+    write_json(folder / _SAMPLES, SampleScores(names=list(data.names), **more))
     return {"provenance": provenance, "overflow": overflow}
 
 
-def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
+def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
     """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
     found = read_document(folder / _SAMPLES, SampleScores)
-    means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2")}
+    means = {name: float(np.mean(each)) for name in ("cosine", "relative_l2") if (each := getattr(found, name))}
     if found.top1:
         means["top1"] = float(np.mean(found.top1))
     elif figure == "top1":
@@ -156,21 +152,27 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
         means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
     elif figure == "perplexity":
         raise UsageProblem(NO_LOGITS)
-    values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
+    own, count = figure not in FIGURE_NAMES, len(found.names)
+    values = np.asarray(found.own if own else found.nll if figure == "perplexity" else getattr(found, figure))
     if figure == "cosine":  # which does not see a wrong scale
         values = _with_scale(values, np.asarray(found.relative_l2))
-    drawn = draw_counts(len(values), seed) @ values / len(values)
+    counts = draw_counts(count, seed)
+    drawn, ends, guess = counts @ values / count, None, found.guesses.get(figure)
+    if own and found.guessed:
+        guess, gain = float(np.mean(found.guessed)), np.asarray(found.guessed) - values
+        ends = loss_interval(float(np.mean(gain)), counts @ gain / count, count, seed)
     return ResampledScore(
-        value=float(np.mean(values)) if figure == "cosine" else means[figure],
+        value=float(np.mean(values)) if own or figure == "cosine" else means[figure],
         resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
-        samples="\n".join(found.names),
-        count=len(values),
+        samples="\n".join([*found.names, found.key]),
+        count=count,
         seed=seed,
         figures=means,
         counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
-        worse="grows" if figure == "perplexity" else "falls",
+        worse="grows" if figure == "perplexity" else found.worse,
         call_ms=found.call_ms,
-        guess=found.words or None if figure == "perplexity" else found.guesses.get(figure),
+        guess=found.words or None if figure == "perplexity" else guess,
+        beats_guess=None if ends is None else (ends[1] < 0 if found.worse == "falls" else ends[0] > 0),
     )
 
 
@@ -200,36 +202,36 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, median(times)
 
 
-def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
+def _compared(found: Outputs, expected: Outputs, ids: NDArray[Any] | None) -> dict[str, Any]:
+    """Return the fields of SampleScores that compare outputs with the baseline's."""
     floats = [name for name, array in expected.items() if kind(array) is Kind.REAL and array.size]
     if not floats:
         raise UsageProblem("The model has no float output to compare, or its float outputs are empty.")
     if any(name not in found or found[name].shape != expected[name].shape for name in floats):
         raise UsageProblem("The outputs differ from the baseline's in name or shape.")
+    count = len(expected[floats[0]])
     ours, theirs = (
-        np.concatenate([widened(one[name].reshape(len(names), -1)) for name in floats], axis=1)
-        for one in (found, expected)
+        np.concatenate([widened(one[name].reshape(count, -1)) for name in floats], axis=1) for one in (found, expected)
     )
     each, first = compare_rows(ours, theirs), floats[0]
-    of_first = expected[first].reshape(len(names), -1)
+    of_first = expected[first].reshape(count, -1)
     guesses: dict[str, list[Any]] = {
         "cosine": [
             _with_scale(one.likeness, one.rel_l2) for one in (compare_rows(guess, theirs) for guess in _guesses(theirs))
         ],
         "top1": [_top1(guess.reshape(expected[first].shape), expected[first]) for guess in _guesses(of_first)],
     }
-    return SampleScores(
-        names=list(names),
-        cosine=each.likeness.tolist(),
-        relative_l2=np.minimum(each.rel_l2, 1e9).tolist(),
-        top1=_top1(found[first], expected[first]),
+    return {
+        "cosine": each.likeness.tolist(),
+        "relative_l2": np.minimum(each.rel_l2, 1e9).tolist(),
+        "top1": _top1(found[first], expected[first]),
         **_of_tokens(found[first], expected[first], ids),
-        guesses={
+        "guesses": {
             name: max(float(np.mean(one)) for one in several)
             for name, several in guesses.items()
-            if len(names) > 1 and len(several[0])
+            if count > 1 and len(several[0])
         },
-    )
+    }
 
 
 def _guesses(answers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from trt_workbench.backends.preparation import Exif, Preparation
-from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.data import (
-    HALVES,
-    CalibrationData,
-    Half,
-    calibration_data,
-    drawn_utterances,
-    spoken_in,
-)
-from trt_workbench.quantize.figures import FIGURE_NAMES, Figure, array_scores, score_samples
-from trt_workbench.quantize.scores import ResampledScore, coco_scores
-from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
-from trt_workbench.quantize.words import transcribe, word_scores
-from trt_workbench.stream import RATES, Speech
+from trt_workbench.quantize.calibrate import Calibrated, Progress, named
+from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data, drawn, spoken_in
+from trt_workbench.quantize.document import GroupScore, Sensitivity
+from trt_workbench.quantize.own import OwnScore
+from trt_workbench.quantize.sensitivity import Maker
+from trt_workbench.quantize.settings import AP, CalibrationSettings, PlacementSettings, ScoreSettings, own_score
+from trt_workbench.quantize.task import Detection, Likeness, Task, WordsTask
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     TASK_KEYS,
     CocoDataset,
-    CocoEvaluation,
-    CocoRequest,
     family_of,
     image_files,
     read_dataset,
@@ -42,30 +33,9 @@ RANGES, HELD_OUT = HALVES
 """The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
 
 
-class Scorer(Protocol):
-    """Scores models on one half."""
-
-    @property
-    def figure(self) -> str:
-        """Name of the score, such as "AP"."""
-
-    @property
-    def unit(self) -> str:
-        """What a sample is, in the plural."""
-
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
-        """Score a model on ONNX Runtime's CPU provider.
-
-        Args:
-            model: the file.
-            folder: an empty one.
-            baseline: that of the float model's score; None of the float model itself.
-        """
-
-
 def scorer_of(
     model: Model, calibration: CalibrationSettings, settings: ScoreSettings, folder: Path, half: Half = HELD_OUT
-) -> Scorer:
+) -> Task:
     """Return what scores candidates of a model.
 
     Args:
@@ -80,87 +50,40 @@ def scorer_of(
     """
     if calibration.calibration == RANDOM:
         raise UsageProblem("Noise gives no score; pass data with --calibration.")
+    scored = replace(calibration, samples=settings.score_samples)
     if spoken := spoken_in(model.path, calibration):
         if settings.annotations is not None or settings.score not in (None, "wer"):
             raise UsageProblem("Utterances are scored by their words, --score wer.")
-        drawn = replace(calibration, samples=settings.score_samples)
-        return _Words(spoken.speech(drawn_utterances(spoken, drawn, half)), calibration.seed)
+        chosen = drawn(len(spoken.utterances), scored, Path(spoken.source), half)
+        return WordsTask(spoken, chosen=tuple(chosen))
     if settings.score == "wer":
         raise UsageProblem("--score wer needs a streaming model, --contract, and a manifest of utterances.")
-    data = calibration_data(model, replace(calibration, samples=settings.score_samples), half)
+    data = calibration_data(model, scored, half)
+    if own := own_score(settings.score, settings.better):
+        data.targets(settings.annotations)  # what does not fit is refused before anything is made
+        judge = OwnScore.loaded(own, settings.better)
+        return Likeness(model, scored, own, own=judge, annotations=settings.annotations, half=half)
     if settings.annotations is not None:
-        if settings.score is not None:
-            raise UsageProblem("With --annotations the score is AP; remove --score.")
+        if settings.score not in (None, "ap"):
+            raise UsageProblem(f"With --annotations the score is AP; remove --score {settings.score}.")
         listed = labels_of(settings, calibration)
         annotations = _of_half(listed, calibration.exif, data, folder / f"half-{half}.json")
         task = task_of(family_of(model, calibration).task)
-        return _Detection(listed.folder, annotations, calibration, task.decided_by)
-    if image_files(Path(calibration.calibration or "")) and settings.score is None:
+        return Detection(
+            listed.folder,
+            annotations,
+            Preparation.of(calibration),
+            classes=calibration.classes,
+            shown=(),
+            threads=calibration.threads,
+            seed=calibration.seed,
+            **Detection.kept((AP,), task.decided_by),
+        )
+    if settings.score == "ap" or (image_files(Path(calibration.calibration or "")) and settings.score is None):
         raise UsageProblem(
             "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
         )
-    return _Likeness(data, settings.score or "cosine", calibration.seed)
-
-
-@dataclass(frozen=True)
-class _Detection:
-    """A detector's AP, or what else models of its task are compared by."""
-
-    images: Path
-    annotations: Path
-    calibration: CalibrationSettings
-    figure: str
-    unit: str = "images"
-
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:  # noqa: ARG002 - AP needs none
-        """Score by eval-coco's evaluation."""
-        settings = self.calibration
-        request = CocoRequest(
-            model=model,
-            images=self.images,
-            annotations=self.annotations,
-            backend=REFERENCE,
-            **vars(Preparation.of(settings)),
-            classes=settings.classes,
-            threads=settings.threads,
-            seed=settings.seed,
-        )
-        with CocoEvaluation(request) as evaluation:
-            evaluation.run(folder)
-        return coco_scores(folder, settings.seed)
-
-
-@dataclass(frozen=True)
-class _Likeness:
-    """How like the float model's the outputs are."""
-
-    data: CalibrationData
-    kind: Figure
-    seed: int
-    unit: str = "samples"
-
-    @property
-    def figure(self) -> str:
-        return FIGURE_NAMES[self.kind]
-
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
-        score_samples(model, self.data, folder, baseline, backend=REFERENCE)
-        return array_scores(folder, self.kind, self.seed)
-
-
-@dataclass(frozen=True)
-class _Words:
-    """Errors in the words of utterances."""
-
-    speech: Speech
-    seed: int
-    figure: str = RATES[0]
-    unit: str = "utterances"
-
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:  # noqa: ARG002 - texts are known
-        """Transcribe."""
-        transcribe(self.speech, model, folder, REFERENCE)
-        return word_scores(folder, self.seed)
+    return Likeness(model, scored, settings.score or "cosine", half=half)
 
 
 def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> CocoDataset:
@@ -189,3 +112,55 @@ def _of_half(listed: CocoDataset, exif: Exif, data: CalibrationData, path: Path)
     marked = {"of_images": True} if listed.of_images else {}
     write_json(path, {**document, **marked, "images": images, "annotations": rows})
     return path
+
+
+def with_scores(
+    found: Sensitivity,
+    calibrated: Calibrated | None,
+    calibration: CalibrationSettings,
+    placement: PlacementSettings,
+    scoring: ScoreSettings,
+    count: int,
+    on_progress: Progress | None = None,
+) -> Sensitivity:
+    """Return a sensitivity with the scores of its noisiest groups.
+
+    Args:
+        found: the noise by group.
+        calibrated: what the ranges come from.
+        calibration: the data, of which the other half is scored.
+        placement: as the noise was measured with.
+        scoring: what the score is.
+        count: how many groups.
+        on_progress: called with the models scored and their total.
+
+    Raises:
+        UsageProblem: there is no such score, or the data do not fit it.
+        CheckFailed: a model returns NaN or infinite values.
+    """
+    model = Model.open(Path(found.model))
+    maker = Maker(model, found.to, calibrated, placement)
+    names = [group.name for group in found.groups]
+    with scratch_folder() as name:
+        folder = Path(name)
+        scorer = scorer_of(model, calibration, scoring, folder)
+        before = folder / "float"
+        baseline = scorer.score(model.path, before, None, calibration.seed)
+        groups = list(found.groups)
+        for place, group in enumerate(groups[:count]):
+            made = maker.make([one for one in names if one != group.name], folder / model.path.name)
+            after = folder / str(place)
+            with named(made.path, f"{model.path} with {group.name} alone in {found.to}"):
+                score = scorer.score(made.path, after, before, calibration.seed).against(baseline)
+            value = GroupScore(value=score.value, loss=score.loss, loss_ci95=score.loss_ci95)
+            groups[place] = group.model_copy(update={"score": value})
+            if on_progress:
+                on_progress(place + 1, min(count, len(names)))
+    return found.model_copy(
+        update={
+            "groups": groups,
+            "figure": scorer.figure,
+            "scored": baseline.count,
+            "baseline": baseline.value,
+        }
+    )

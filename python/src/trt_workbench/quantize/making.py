@@ -13,6 +13,7 @@ from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.kept import Note, seal, sealed
 from trt_workbench.core.precision import MIXED, read
 from trt_workbench.core.workspace import cache_root
+from trt_workbench.engine.calibration import hash_data
 from trt_workbench.model.llm_directory import TOKENIZER_FILES
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.opened import Model
@@ -21,7 +22,8 @@ from trt_workbench.quantize.candidates import Candidate, candidate_files, eviden
 from trt_workbench.quantize.data import data_hash, is_text_file
 from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.mixed import MixedSearch
-from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
+from trt_workbench.quantize.own import OwnScore
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings, own_score
 
 Progress = Callable[[int, int], None]
 
@@ -99,7 +101,11 @@ class Candidates:
             key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         if search:
-            labels = labels_of(search, self._settings).sha256 if search.annotations else None
+            if own := own_score(search.score, search.better):
+                key |= {"own": OwnScore.loaded(own, search.better)}
+                labels = search.annotations and hash_data(search.annotations)
+            else:
+                labels = search.annotations and labels_of(search, self._settings).sha256
             key |= {"search": {**asdict(search), "annotations": labels}}
         text = {name: str(value) for name, value in key.items()}
         return cache_root() / "candidates" / hash_document(text)[:16]
@@ -128,12 +134,7 @@ def language_candidates(
     def make(graph: Path, precision: str) -> Path:
         # its perplexity judges it: one that overflows is a row that failed, and the other backends have theirs
         made = Candidates(Model.open(graph), settings, note=note, check=False)
-        return made.make(_with_mixed(precision)).path
+        row, _ = read(precision)
+        return made.make(row.made(MIXED) if MIXED in row.modes else precision).path
 
     return make
-
-
-def _with_mixed(precision: str) -> str:
-    """Return the mixed form of a precision, where there is one."""
-    row, _ = read(precision)
-    return row.made(MIXED) if MIXED in row.modes else precision

@@ -58,6 +58,7 @@ class ResampledScore:
         call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
         others: further scores of the same samples by name.
         guess: what guessing gives; None where nobody knows.
+        beats_guess: whether the samples, in pairs, show that it is better than that; None to judge by `guess` alone.
     """
 
     value: float
@@ -73,6 +74,7 @@ class ResampledScore:
     call_ms: float | None = None
     others: Mapping[str, ResampledScore] = field(default_factory=dict)
     guess: float | None = None
+    beats_guess: bool | None = None
 
     def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -111,8 +113,8 @@ class ResampledScore:
 
     def _is_guessed(self, ends: tuple[float, float] | None) -> bool:
         """Whether guessing is as good, or nearly."""
-        if self.guess is None:
-            return False
+        if self.guess is None or self.beats_guess is not None:
+            return self.beats_guess is False
         if self.worse == "falls":
             by_chance = self.guess > 0 and ends is not None and ends[0] <= self.guess
             return by_chance or self.value <= self.guess + _NEAR

@@ -23,10 +23,11 @@ from trt_workbench.quantize.calibrate import Calibrated, Progress, calibrate, na
 from trt_workbench.quantize.candidates import Candidate, check_output
 from trt_workbench.quantize.data import data_hash
 from trt_workbench.quantize.document import GroupLoss, SearchDocument, SearchTrial, Sensitivity
-from trt_workbench.quantize.held_out import HELD_OUT, RANGES, Scorer, scorer_of
+from trt_workbench.quantize.held_out import HELD_OUT, RANGES, scorer_of
 from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.sensitivity import Maker, measure_sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
+from trt_workbench.quantize.task import Task
 
 Note = Callable[[str], None]
 # Bump to invalidate earlier trials when candidates are made or scored differently.
@@ -240,10 +241,9 @@ class Search:
         )
         return point
 
-    def _score(self, scorer: Scorer, model: Path, name: str, baseline: str | None) -> ResampledScore:
-        folder = self._folder / name
-        folder.mkdir()
-        return scorer.score(model, folder, None if baseline is None else self._folder / baseline)
+    def _score(self, scorer: Task, model: Path, name: str, baseline: str | None) -> ResampledScore:
+        before = None if baseline is None else self._folder / baseline
+        return scorer.score(model, self._folder / name, before, self.calibration.seed)
 
 
 def ranked(groups: Sequence[GroupLoss], weights: Mapping[str, float] | None) -> list[GroupLoss]:

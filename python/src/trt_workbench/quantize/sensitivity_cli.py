@@ -54,9 +54,8 @@ def sensitivity(
     from trt_workbench.core.precision import read
     from trt_workbench.model.opened import Model
     from trt_workbench.quantize.calibrate import calibrate
-    from trt_workbench.quantize.held_out import RANGES
+    from trt_workbench.quantize.held_out import RANGES, with_scores
     from trt_workbench.quantize.sensitivity import measure_sensitivity
-    from trt_workbench.quantize.worst import with_scores
 
     scored = worst > 0 and (scoring.annotations is not None or scoring.score is not None)
     half, opened = RANGES if scored else None, Model.open(model)

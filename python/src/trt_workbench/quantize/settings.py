@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem, did_you_mean
@@ -17,6 +17,10 @@ MADE = precisions(lambda one: one.makes)
 """What `quantize` and `sensitivity` make."""
 FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
+AP = "AP"
+"""Stands for the figure that models of a task are compared by, such as mask_AP."""
+BUILT_IN = ("ap", "top1", "cosine", "perplexity", "wer")
+"""Scores of our own."""
 _DATA = "Calibration"
 _PLACEMENT = "Quantisation"
 _SCORE = "Scoring"
@@ -28,6 +32,49 @@ def made_precision(option: str, text: str) -> str:
     if text not in MADE:
         raise UsageProblem(f"{option}: there is no target format {text!r}; {did_you_mean(text, MADE)}")
     return text
+
+
+def score_named(option: str, given: Any) -> str:
+    """Return the name of a score: one of ours, of a package's, or the place of a function; a function gives its own.
+
+    Raises:
+        UsageProblem: there is no such score.
+    """
+    if code := getattr(given, "__code__", None):
+        given = f"{code.co_filename}:{given.__name__}"
+    place, _, function = str(given).rpartition(":")
+    if given in BUILT_IN or (place and function.isidentifier()):
+        return str(given)
+    from trt_workbench.core.extensions import SCORES, extensions
+
+    if given not in (others := extensions(SCORES, BUILT_IN)):
+        known = did_you_mean(str(given), [*BUILT_IN, *others])
+        raise UsageProblem(f"{option}: there is no score {given!r}; {known} A function of yours is FILE.py:function.")
+    return str(given)
+
+
+def own_score(score: str | None, better: str | None) -> str | None:
+    """Return the score if it is a function, else None. Raises UsageProblem: --better comes with one of ours."""
+    own = None if score in BUILT_IN else score
+    if better and not own:
+        raise UsageProblem(f"--better {better} is for a function as --score; remove it.")
+    return own
+
+
+Score = Annotated[
+    str | None,
+    Setting(
+        "ap, top1, cosine, perplexity, wer, or a function: FILE.py:function, package.module:function. top1 and cosine "
+        "compare with fp32; perplexity needs a text, wer a manifest; a function takes --annotations.",
+        _SCORE,
+        kind=str,
+        read=score_named,
+    ),
+]
+Better = Annotated[
+    Literal["higher", "lower"] | None,
+    Setting("Which values of a function as --score are better; by default its attribute `better` says it.", _SCORE),
+]
 
 
 @dataclass(frozen=True)
@@ -94,17 +141,16 @@ class ScoreSettings:
     """What candidates are scored by, on the half of the calibration data on which no ranges are found."""
 
     annotations: Annotated[
-        Path | None, Setting("Annotations of the calibration images, COCO's or data.yaml: the score is AP.", _SCORE)
-    ] = None
-    split: Annotated[str | None, Setting("Split of a data.yaml; train by default.", _SCORE)] = None
-    score: Annotated[
-        Literal["top1", "cosine", "perplexity", "wer"] | None,
+        Path | None,
         Setting(
-            "Without --annotations: top1 and cosine compare with the float model; perplexity needs a text, wer a "
-            "manifest.",
+            "Annotations of the calibration images, COCO's or data.yaml: the score is AP. Of a function as --score its "
+            "targets, .npz or .npy.",
             _SCORE,
         ),
     ] = None
+    split: Annotated[str | None, Setting("Split of a data.yaml; train by default.", _SCORE)] = None
+    score: Score = None
+    better: Better = None
     score_samples: Annotated[
         int, Setting("Score at most this many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
     ] = 500

@@ -12,28 +12,17 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.quantize.scores import ResampledScore
-from trt_workbench.stream import RATES, Speech, Spoken, read_words, write_words
+from trt_workbench.stream import RATES, Spoken, read_words, write_words
 from trt_workbench.verify import refuse_wrong
 
 
-def transcribe(
-    speech: Speech,
-    model: Path,
-    folder: Path,
-    backend: str,
-    options: SessionOptions | None = None,
-    *,
-    allow_unverified: bool = False,
-) -> dict[str, Any]:
-    """Write the words of utterances into a folder; the decoder's files run in float32 on the same backend.
+def score_words(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the words of a streaming encoder into a folder; the decoder's files run in float32 on the same backend.
 
     Args:
-        speech: the utterances.
-        model: the encoder.
-        folder: for words.json.
-        backend: that executes it.
-        options: of its session.
-        allow_unverified: whether an engine that is known to be wrong may run.
+        request: `model`, `contract`, `source`, its `sha256`, `plain_texts`, `tail_ms`, `limit`, `chosen` (places of the
+            utterances, or None), `folder`, `backend`, its `precision`, `options` and `shapes` (as text),
+            `allow_unverified`.
 
     Returns:
         What executed the encoder.
@@ -42,42 +31,28 @@ def transcribe(
         UsageProblem: the files do not fit the contract, or the audio cannot be used.
         CheckFailed: the engine is known to be wrong.
     """
-    runtime, asked = require_backend(backend), options or SessionOptions()
-    with ExitStack() as stack:
-        session = stack.enter_context(runtime.load(model, asked))
-        refuse_wrong(session.provenance, allow_unverified=allow_unverified)
-
-        def load(path: Path, shapes: Profile | None) -> Session:
-            return stack.enter_context(runtime.load(path, replace(asked, precision="fp32", shapes=shapes)))
-
-        write_words(session, load, speech, folder)
-        return session.record()
-
-
-def score_words(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Score a streaming encoder, and write words.json into a folder.
-
-    Args:
-        request: `model`, `contract`, `source`, its `sha256`, `plain_texts`, `tail_ms`, `limit`, `folder`, `backend`,
-            its `precision`, `options` and `shapes` (as text), `allow_unverified`.
-
-    Raises:
-        UsageProblem: as `transcribe`.
-        CheckFailed: as `transcribe`.
-    """
     spoken = Spoken(Path(request["contract"]), request["source"], request["plain_texts"], request["tail_ms"])
-    options = SessionOptions(
+    asked = SessionOptions(
         precision=request["precision"],
         extra=request["options"],
         shapes=request["shapes"] and Profile.model_validate(request["shapes"]),
     )
-    speech = spoken.speech(spoken.utterances[: request["limit"]])
-    where = (Path(request["model"]), Path(request["folder"]), request["backend"], options)
-    return {"provenance": transcribe(speech, *where, allow_unverified=request["allow_unverified"]), "overflow": ""}
+    said, chosen = spoken.utterances[: request["limit"]], request["chosen"]
+    speech = spoken.speech([one for place, one in enumerate(said) if chosen is None or place in chosen])
+    runtime = require_backend(request["backend"])
+    with ExitStack() as stack:
+        session = stack.enter_context(runtime.load(Path(request["model"]), asked))
+        refuse_wrong(session.provenance, allow_unverified=request["allow_unverified"])
+
+        def load(path: Path, shapes: Profile | None) -> Session:
+            return stack.enter_context(runtime.load(path, replace(asked, precision="fp32", shapes=shapes)))
+
+        write_words(session, load, speech, Path(request["folder"]))
+        return {"provenance": session.record(), "overflow": ""}
 
 
 def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> ResampledScore:
-    """Return error rates that `transcribe` wrote, the first name's with the others. Raises UsageProblem."""
+    """Return error rates that `score_words` wrote, the first name's with the others. Raises UsageProblem."""
     found = read_words(folder)
     samples = "\n".join(f"{name} {text}" for name, text in zip(found.names, found.right, strict=True))
     made = {

@@ -24,6 +24,7 @@ def coco(request: dict[str, Any]) -> dict[str, Any]:
     """Score a detector and write the files of the score into a folder. Raises WorkbenchError."""
     asked: dict[str, Any] = {name: Path(request[name]) for name in ("model", "images", "annotations")}
     asked |= {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
+    asked |= {name: request[name] for name in ("backend", "precision", "options", "allow_unverified")}
     asked["shapes"] = request["shapes"] and Profile.model_validate(request["shapes"])
     with CocoEvaluation(CocoRequest(**asked)) as evaluation:
         evaluation.run(Path(request["folder"]))

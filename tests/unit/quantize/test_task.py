@@ -11,10 +11,10 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
-from trt_workbench.decide.task import Detection, Likeness, WordsTask
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.settings import CalibrationSettings
+from trt_workbench.quantize.task import Detection, Likeness, WordsTask
 from trt_workbench.stream import Spoken
 
 

@@ -1,4 +1,7 @@
-"""What a model is scored by: AP of a detector, WER of a streaming encoder, agreement or likeness of any other."""
+"""What a model is scored by: AP of a detector, WER of a streaming encoder, likeness of any other, a function.
+
+One protocol for decisions, searches and groups alone; `worker.py` does what a task asks for.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,16 @@ from typing import Any, Protocol
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
-from trt_workbench.decide.settings import AP, DecideSettings
-from trt_workbench.decide.tried import DraftRow
+from trt_workbench.backends.registry import REFERENCE
+from trt_workbench.engine.calibration import hash_data
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import (
-    FIGURE_NAMES,
-    CalibrationSettings,
-    Figure,
-    ResampledScore,
-    Sample,
-    array_scores,
-    calibration_data,
-    coco_scores,
-    word_scores,
-)
+from trt_workbench.quantize import worker
+from trt_workbench.quantize.data import Half, Sample, calibration_data, data_hash
+from trt_workbench.quantize.figures import FIGURE_NAMES, array_scores
+from trt_workbench.quantize.own import OwnScore
+from trt_workbench.quantize.scores import ResampledScore, coco_scores
+from trt_workbench.quantize.settings import AP, CalibrationSettings
+from trt_workbench.quantize.words import word_scores
 from trt_workbench.stream import RATES, Spoken
 from trt_workbench.vision import SCORE_THRESHOLD, at_threshold, calibration_images, read_dataset, threshold_in
 
@@ -32,19 +31,20 @@ SCORED_SAMPLES = 64
 
 
 class Task(Protocol):
-    """What is scored, and on what."""
+    """What is scored, and on what: of a decision, of a search, and of groups alone."""
 
     @property
     def name(self) -> str:
         """Of the task, such as "detection"."""
 
     @property
-    def figure(self) -> str:
-        """Name of the score, such as "AP"."""
+    def keep(self) -> tuple[str, ...]:
+        """Names of the scores that are to be kept, the one that is shown everywhere first, such as "AP"."""
 
     @property
-    def keep(self) -> tuple[str, ...]:
-        """Names of the scores that are to be kept, that one first."""
+    def figure(self) -> str:
+        """Name of the score."""
+        return self.keep[0]
 
     @property
     def unit(self) -> str:
@@ -58,19 +58,58 @@ class Task(Protocol):
     def overlap(self) -> bool:
         """Whether ranges are found on the samples that are scored."""
 
+    @property
+    def asks(self) -> dict[str, Any]:
+        """What `quantize/worker.py` is asked for: its verb and the data."""
+
     def request(
-        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+        self,
+        model: Path,
+        folder: Path,
+        baseline: Path | None,
+        backend: str,
+        options: SessionOptions,
+        batch: int = 1,
+        *,
+        allow_unverified: bool = False,
     ) -> dict[str, Any]:
-        """Return what the worker is asked for to score a row.
+        """Return what the worker is asked for to score a model.
 
         Args:
-            one: the row.
-            asked: of its session.
-            settings: what was requested.
+            model: the file.
+            folder: an empty one.
             baseline: folder of the baseline's score; None of the baseline itself.
+            backend: that executes it.
+            options: of its session.
+            batch: samples of a call.
+            allow_unverified: whether engines that are wrong or not verified may run.
         """
+        return {
+            "model": str(model),
+            "folder": str(folder),
+            "baseline": None if baseline is None else str(baseline),
+            "backend": backend,
+            "precision": options.precision,
+            "options": options.extra,
+            "shapes": options.shapes and str(options.shapes),
+            "batch": batch,
+            "allow_unverified": allow_unverified,
+            **self.asks,
+        }
 
-    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
+    def score(self, model: Path, folder: Path, baseline: Path | None, seed: int) -> ResampledScore:
+        """Score a model here, on ONNX Runtime's CPU provider, in a folder that is made.
+
+        Raises:
+            UsageProblem: the samples do not fit the model, or a function as score fails.
+            CheckFailed: an output is NaN or infinite.
+        """
+        folder.mkdir()
+        request = self.request(model, folder, baseline, REFERENCE, SessionOptions())
+        getattr(worker, request["verb"])(request)
+        return self.scores(folder, seed)
+
+    def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written. Raises UsageProblem."""
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
@@ -85,7 +124,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True)
-class Detection:
+class Detection(Task):
     """A detector's AP, or what else models of its task are compared by.
 
     Attributes:
@@ -97,6 +136,10 @@ class Detection:
         decided_by: figure of metrics.json that models of the task are compared by.
         keep: names of the scores that are to be kept, the first of which is shown everywhere.
         split: of `data.yaml`.
+        shown: scores at the threshold that are shown besides.
+        limit: most images; None for all.
+        threads: CPU cores of a session; None for all.
+        seed: of the evaluation.
     """
 
     images: Path
@@ -110,16 +153,15 @@ class Detection:
     unit: str = "images"
     split: str | None = None
     contract: Path | None = None
+    shown: tuple[str, ...] = ("f1", "ece")
+    limit: int | None = None
+    threads: int | None = None
+    seed: int = 0
 
     @classmethod
     def kept(cls, names: Sequence[str], decided_by: str) -> dict[str, Any]:
         """Return the fields that say what is kept."""
         return {"decided_by": decided_by, "keep": tuple(decided_by if name == AP else name for name in names)}
-
-    @property
-    def figure(self) -> str:
-        """Name of the score."""
-        return self.keep[0]
 
     @property
     def threshold(self) -> float:
@@ -129,7 +171,7 @@ class Detection:
     @property
     def scored(self) -> tuple[str, ...]:
         """Names of all scores that are compared, those to be kept first."""
-        shown = (at_threshold(name, self.threshold) for name in ("f1", "ece"))
+        shown = (at_threshold(name, self.threshold) for name in self.shown)
         return tuple(dict.fromkeys((*self.keep, self.decided_by, *shown)))
 
     @property
@@ -137,36 +179,27 @@ class Detection:
         """Where the samples are."""
         return str(self.annotations)
 
-    def request(
-        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
-    ) -> dict[str, Any]:
-        """Return the request for `quantize/worker.py`."""
-        del baseline  # AP needs none
+    @property
+    def asks(self) -> dict[str, Any]:
+        """What the worker is asked for."""
         return {
             "verb": "coco",
-            "model": str(one.path),
             "images": str(self.images),
             "annotations": str(self.annotations),
-            "folder": str(one.folder),
-            "shapes": asked.shapes and str(asked.shapes),
             "settings": {
-                "backend": one.backend,
-                "precision": asked.precision,
-                "options": asked.extra,
                 **vars(self.preparation),
                 "split": self.split,
                 "classes": self.classes,
-                "limit": settings.limit,
+                "limit": self.limit,
                 "threshold": self.threshold,
-                "allow_unverified": settings.allow_unverified,
-                "seed": settings.seed,
+                "threads": self.threads,
+                "seed": self.seed,
             },
         }
 
-    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
+    def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
-        assert one.folder is not None  # as it was scored
-        return coco_scores(one.folder, seed, self.scored)
+        return coco_scores(folder, seed, self.scored)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
@@ -183,62 +216,57 @@ class Detection:
 
 
 @dataclass(frozen=True)
-class Likeness:
-    """How like the baseline's the outputs are, of any model on arrays or tokens.
+class Likeness(Task):
+    """How like the baseline's the outputs are, of any model on arrays or tokens, or what a function makes of them.
 
     Attributes:
         model: whose samples they are.
         samples: .npy or .npz files or a text, as calibration takes them.
-        kind: what is counted.
+        kind: what is counted, as `--score` names it.
         overlap: whether ranges are found on the samples that are scored.
+        own: a function that counts it.
+        annotations: its targets, where they lie apart from the samples.
+        half: of the samples; None for all.
     """
 
     model: Model
     samples: CalibrationSettings
-    kind: Figure
+    kind: str
     overlap: bool = False
+    own: OwnScore | None = None
+    annotations: Path | None = None
+    half: Half | None = None
     name: str = "likeness"
     unit: str = "samples"
     contract: Path | None = None
 
     @property
-    def figure(self) -> str:
-        """Name of the score."""
-        return FIGURE_NAMES[self.kind]
-
-    @property
     def keep(self) -> tuple[str, ...]:
         """That one alone."""
-        return (self.figure,)
+        return (FIGURE_NAMES.get(self.kind, self.kind.rpartition(":")[2]),)
 
     @property
     def data(self) -> str:
         """Where the samples are."""
         return str(self.samples.calibration)
 
-    def request(
-        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
-    ) -> dict[str, Any]:
-        """Return the request for `quantize/worker.py`."""
+    @property
+    def asks(self) -> dict[str, Any]:
+        """What the worker is asked for."""
         return {
             "verb": "arrays",
-            "model": str(one.path),
             "source": str(self.model.path),
-            "folder": str(one.folder),
-            "baseline": None if baseline is None else str(baseline),
-            "backend": one.backend,
-            "precision": asked.precision,
-            "options": asked.extra,
-            "shapes": asked.shapes and str(asked.shapes),
             "data": asdict(self.samples),
-            "batch": settings.batch,
-            "allow_unverified": settings.allow_unverified,
+            "half": self.half,
+            "own": self.own and asdict(self.own),
+            "annotations": self.annotations and str(self.annotations),
+            # what a later run compares
+            "sha256": [data_hash(self.model.path, self.samples), self.annotations and hash_data(self.annotations)],
         }
 
-    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
+    def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
-        assert one.folder is not None  # as it was scored
-        return array_scores(one.folder, self.kind, seed)
+        return array_scores(folder, self.kind, seed)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield all samples."""
@@ -256,7 +284,7 @@ class Likeness:
 
 
 @dataclass(frozen=True)
-class WordsTask:
+class WordsTask(Task):
     """The error rates of a streaming encoder whose frames become words.
 
     Attributes:
@@ -264,19 +292,16 @@ class WordsTask:
         overlap: whether ranges are found on the utterances that are scored.
         keep: names of the rates that are to be kept, the first of which is shown everywhere.
         limit: most utterances.
+        chosen: places of those among them that are scored; None for all.
     """
 
     spoken: Spoken
     overlap: bool = False
     keep: tuple[str, ...] = RATES[:1]
     limit: int | None = None
+    chosen: tuple[int, ...] | None = None
     name: str = TRANSCRIPTION
     unit: str = "utterances"
-
-    @property
-    def figure(self) -> str:
-        """Name of the score."""
-        return self.keep[0]
 
     @property
     def data(self) -> str:
@@ -288,32 +313,23 @@ class WordsTask:
         """Of the encoder."""
         return self.spoken.contract_path
 
-    def request(
-        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
-    ) -> dict[str, Any]:
-        """Return the request for `quantize/worker.py`."""
-        del baseline  # errors are counted from the right texts
+    @property
+    def asks(self) -> dict[str, Any]:
+        """What the worker is asked for."""
         return {
             "verb": "words",
-            "model": str(one.path),
             "contract": str(self.contract),
             "source": self.spoken.source,
             "sha256": self.spoken.sha256,  # what a later run compares
             "plain_texts": self.spoken.plain_texts,
             "tail_ms": self.spoken.tail_ms,
             "limit": self.limit,
-            "folder": str(one.folder),
-            "backend": one.backend,
-            "precision": asked.precision,
-            "options": asked.extra,
-            "shapes": asked.shapes and str(asked.shapes),
-            "allow_unverified": settings.allow_unverified,
+            "chosen": self.chosen,
         }
 
-    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
+    def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
-        assert one.folder is not None  # as it was scored
-        return word_scores(one.folder, seed, tuple(dict.fromkeys((*self.keep, *RATES))))
+        return word_scores(folder, seed, tuple(dict.fromkeys((*self.keep, *RATES))))
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield the signals of some utterances: what calibration feeds of them is compared, not the states."""

@@ -1,0 +1,226 @@
+"""Decisions by a function of the user's: the examples of the guide, judged as by hand."""
+
+import importlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.guides import ROOT
+from tests.in_app import json_of, stderr_of, trtw
+from tests.onnx_text import write_onnx
+from tests.texts import held
+
+import trt_workbench.api as tw
+from trt_workbench.quantize.own import OwnScore
+
+GENERATOR = np.random.default_rng(11)
+TURN = np.linalg.qr(GENERATOR.standard_normal((16, 16)))[0].astype(np.float32)
+EXAMPLES = re.findall(r"```python\n# (\S+?):.*?\n(.*?)```", (ROOT / "docs/guides/own-score.md").read_text(), re.DOTALL)
+ASKED = ("--backends", "ort-cpu", "--repetitions", 0)
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    for name, body in EXAMPLES:
+        assert len(body.splitlines()) <= 15
+        (tmp_path / name).write_text(body)
+    return tmp_path
+
+
+def edits(read: str, text: str) -> int:
+    """Levenshtein's distance by its definition."""
+    if not read or not text:
+        return len(read) + len(text)
+    return min(edits(read[1:], text) + 1, edits(read, text[1:]) + 1, edits(read[1:], text[1:]) + (read[0] != text[0]))
+
+
+def depths(_: Path) -> tuple[Any, Any, list[float]]:
+    truth = GENERATOR.uniform(-1, 9, (12, 5, 4)).clip(0)
+    found = truth * GENERATOR.uniform(0.9, 1.1, truth.shape)
+    by_hand = [
+        sum(abs(a - b) / b for a, b in zip(x.flat, y.flat, strict=True) if b) / np.count_nonzero(y)
+        for x, y in zip(found, truth, strict=True)
+    ]
+    return {"depth": found}, truth, by_hand
+
+
+def lines(_: Path) -> tuple[Any, Any, list[float]]:
+    texts = ["abba", "cab", "b", "ccc", "a b", "abc", "bca", "aab", "cc"]
+    read = ["aba", "cab", "", "cc", "a b", "bc", "bcaa", "aab", "abc"]
+    logits = np.zeros((9, 12, 28))
+    for one, text in zip(logits, read, strict=True):
+        places = [place for letter in text for place in (0, 1 + "abcdefghijklmnopqrstuvwxyz ".index(letter))]
+        one[range(12), [*places, *places[-1:] * 2, *[0] * 12][:12]] = 1  # the last letter thrice is one letter
+    return {"logits": logits}, np.array(texts), [edits(a, b) / len(b) for a, b in zip(read, texts, strict=True)]
+
+
+def queries(folder: Path) -> tuple[Any, Any, list[float]]:
+    documents, found = GENERATOR.standard_normal((30, 6)), GENERATOR.standard_normal((9, 6))
+    np.save(folder / "documents.npy", documents)
+    relevance = GENERATOR.integers(0, 4, (9, 30))
+    by_hand = []
+    for query, gains in zip(found, relevance, strict=True):
+        ranked = sorted(range(30), key=lambda place: -sum(documents[place] * query))
+        gained = sum(gains[place] / np.log2(rank + 2) for rank, place in enumerate(ranked[:10]))
+        by_hand.append(gained / sum(gain / np.log2(rank + 2) for rank, gain in enumerate(sorted(gains)[:-11:-1])))
+    return {"embedding": found}, relevance, by_hand
+
+
+@pytest.mark.parametrize(
+    ("score", "better", "made"),
+    [("depth.py:abs_rel", None, depths), ("ocr.py:cer", "lower", lines), ("retrieval.py:ndcg", "higher", queries)],
+)
+@pytest.mark.usefixtures("forked_python")
+def test_examples_of_the_guide_give_what_a_loop_gives(
+    examples: Path, score: str, better: str | None, made: Callable[[Path], tuple[Any, Any, list[float]]]
+) -> None:
+    outputs, targets, by_hand = made(examples)
+    names = [str(place) for place in range(len(by_hand))]
+    loaded = OwnScore.loaded(f"{examples}/{score}", better)
+    found = loaded.of(outputs, {"targets": targets}, names, examples / "score.log")
+    assert found["own"] == pytest.approx(by_hand, abs=1e-12)
+    assert found["worse"] == ("falls" if better == "higher" else "rises")
+    assert len(found["guessed"]) == len(by_hand)
+
+
+def depth_model(folder: Path, rows: int = 48) -> tuple[Path, NDArray[Any]]:
+    """A model whose int8 differs by a few percent, and the depths that it is scored by."""
+    text = "g (float[n,16] x) => (float[n,16] depth) { a = MatMul(x, w) r = Relu(a) depth = Add(r, one) }"
+    model = write_onnx(folder / "depth.onnx", text, {"w": TURN, "one": np.ones(1, np.float32)})
+    for name in ("val", "train"):
+        x = GENERATOR.standard_normal((rows, 16)).astype(np.float32)
+        depth = (1 + (x @ TURN).clip(0)) * GENERATOR.uniform(0.98, 1.02, x.shape).astype(np.float32)
+        np.savez(folder / f"{name}.npz", x=x, truth=depth)
+    return model, depth
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_decision_by_a_function_has_paired_intervals(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples, 400)
+    found = json_of(
+        "decide", "depth.onnx", "--data", "val.npz", "--calibration", "train.npz", "--score", "depth.py:abs_rel",
+        "--max-loss", 0.01, "--limit", 400, "--precisions", "fp32,int8", *ASKED, "--accept-simulated",
+        "--output", "run",
+    )  # fmt: skip
+    assert (found["figure"], found["unit"], found["samples"]) == ("abs_rel", "samples", 400)
+    samples = [json.loads(Path(f"run/scores/{name}/ort-cpu/samples.json").read_text()) for name in ("fp32", "int8")]
+    before, after = (np.array(one["own"]) for one in samples)
+    score = found["rows"][1]["score"]
+    assert score["value"] == pytest.approx(after.mean())
+    assert score["loss"] == pytest.approx(after.mean() - before.mean())
+    assert score["loss"] > 0
+    losses = (after - before)[GENERATOR.integers(0, 400, (4000, 400))].mean(axis=1)
+    low, high = np.percentile(losses, [2.5, 97.5])
+    width = high - low
+    assert score["loss_ci95"] == pytest.approx((low, high), abs=width / 6)
+    assert np.hypot(before.std(), after.std()) * 4 / 400**0.5 > 2 * width  # unpaired it would be far wider
+    assert samples[0]["guessed"] == samples[1]["guessed"]
+    assert score["guess"] is None
+    assert found["rows"][0]["score"]["guess"] is None
+
+
+@pytest.mark.parametrize("body", ["return 1.0", "return abs(target).mean()"])
+@pytest.mark.usefixtures("forked_python")
+def test_a_score_that_guessing_reaches_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    depth_model(tmp_path)
+    Path("s.py").write_text(f"def mine(outputs, target):\n    {body}\n")
+    result = trtw("decide", "depth.onnx", "--data", "val.npz", "--score", "s.py:mine", "--better", "lower",
+                  "--precisions", "fp32,fp16", *ASKED, "--output", "run")  # fmt: skip
+    assert result.exit_code == 1
+    held(re.sub(r"\d\.\d+", "#", next(one for one in result.output.splitlines() if "Nothing is decided" in one)))
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_what_cannot_be_scored_is_refused_before_anything_is_made(
+    examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(examples)
+    _, depth = depth_model(examples)
+    np.save("few.npy", depth[:9])
+    np.save("x.npy", np.load("val.npz")["x"])
+    Path("text.txt").write_text("a text")
+    score = ("--score", "depth.py:abs_rel")
+    for words in (
+        ["--data", "x.npy", *score],
+        ["--data", "x.npy", "--annotations", "few.npy", *score],
+        ["--data", "val.npz", "--score", "ocr.py:cer"],
+        ["--data", "val.npz", "--score", "top1", "--better", "lower"],
+        ["--data", "text.txt", *score],
+        score,
+    ):
+        said = stderr_of("decide", "depth.onnx", *words, *ASKED, "--output", "run")
+        assert "Making" not in said
+        held(said.splitlines()[-1])
+        assert not Path("run").exists()
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_function_that_fails_ends_the_decision_with_its_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    depth_model(tmp_path)
+    Path("s.py").write_text("def mine(outputs, target):\n    return float('nan')\nmine.better = 'higher'\n")
+    said = stderr_of("decide", "depth.onnx", "--data", "val.npz", "--score", "s.py:mine", *ASKED, "--output", "run")
+    held(said.splitlines()[-1])
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_later_run_scores_again_what_has_changed(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    data = np.load("val.npz")
+    np.save("x.npy", data["x"])
+    np.save("truth.npy", data["truth"])
+    words = ("decide", "depth.onnx", "--data", "x.npy", "--annotations", "truth.npy", "--score", "depth.py:abs_rel",
+             "--precisions", "fp32,fp16", *ASKED, "--accept-simulated")  # fmt: skip
+    first = json_of(*words, "--output", "first")["rows"][0]["score"]["value"]
+    again = trtw(*words, "--resume", "first", "--output", "again")
+    assert "Scoring fp32" not in again.output
+    np.save("truth.npy", data["truth"] * np.float32(1.06))
+    other = json_of(*words, "--resume", "first", "--output", "other")["rows"][0]["score"]["value"]
+    assert other > 3 * first > 0
+    Path("depth.py").write_text(Path("depth.py").read_text().replace("return ", "return 2 * "))
+    changed = json_of(*words, "--resume", "other", "--output", "changed")["rows"][0]["score"]["value"]
+    assert changed == pytest.approx(2 * other)
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_groups_alone_are_scored_by_a_function(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    found = json_of("sensitivity", "depth.onnx", "--to", "int8", "--calibration", "train.npz", "--score",
+                    "depth.py:abs_rel", "--output", "run")  # fmt: skip
+    assert found["figure"] == "abs_rel"
+    assert 0 < found["groups"][0]["score"]["loss"] < 0.1
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_quantize_searches_by_a_function_and_decide_takes_one_itself(
+    examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    found = json_of("quantize", "depth.onnx", "--to", "int8", "--calibration", "train.npz", "--keep-score", 0.05,
+                    "--score", "depth.py:abs_rel", "--output", "low.onnx")  # fmt: skip
+    assert found["search"]["figure"] == "abs_rel"
+    assert 0 < found["search"]["baseline"] < 0.02
+    assert found["search"]["chosen"]["loss"] <= 0.05
+    Path("near.py").write_text("def nearness(outputs, target):\n    return 1 - abs(outputs['depth'] - target).mean()\n")
+    monkeypatch.syspath_prepend(examples)
+    decided = tw.decide(
+        "depth.onnx", data="val.npz", calibration="train.npz", score=importlib.import_module("near").nearness,
+        better="higher", backends="ort-cpu", precisions="fp32,fp16", repetitions=0, output="run",
+    )  # fmt: skip
+    assert decided.document.figure == "nearness"
+    assert decided.document.rows[0].score
+    assert 0.9 < decided.document.rows[0].score.value < 1

@@ -1,0 +1,130 @@
+"""A function of the user's as a score: what it is called with, and what it may do wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.texts import refused
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.extensions import extension_packages
+from trt_workbench.quantize import own
+from trt_workbench.quantize.own import OwnScore
+from trt_workbench.quantize.settings import own_score, score_named
+
+pytestmark = pytest.mark.usefixtures("forked_python")
+NAMES = [f"data.npz row {row}" for row in range(9)]
+GENERATOR = np.random.default_rng(3)
+RIGHT = GENERATOR.standard_normal((9, 4)).astype(np.float32)
+OUTPUTS = {"y": RIGHT + np.float32(0.01) * GENERATOR.standard_normal((9, 4)).astype(np.float32)}
+
+
+def written(folder: Path, body: str, head: str = "") -> str:
+    """A file with the function `mine`, whose first line is `body`."""
+    path = folder / "mine.py"
+    path.write_text(f"import numpy as np\n{head}\ndef mine(outputs, target):\n    {body}\nmine.better = 'lower'\n")
+    return f"{path}:mine"
+
+
+def scored(score: str, folder: Path, **targets: Any) -> dict[str, Any]:
+    loaded = OwnScore.loaded(score, None)
+    return loaded.of(OUTPUTS, targets or {"t": RIGHT}, NAMES, folder / "score.log")
+
+
+def test_values_and_guesses_are_those_of_a_loop(tmp_path: Path) -> None:
+    found = scored(written(tmp_path, "return np.abs(outputs['y'] - target).mean()"), tmp_path)
+    assert found["own"] == [float(np.abs(y - t).mean()) for y, t in zip(OUTPUTS["y"], RIGHT, strict=True)]
+    mean = OUTPUTS["y"].mean(axis=0, dtype=np.float64).astype(np.float32)
+    guesses = [[float(np.abs(y - t).mean()) for y, t in zip(ys, RIGHT, strict=True)] for ys in
+               ([mean] * 9, np.roll(OUTPUTS["y"], -1, axis=0))]  # fmt: skip
+    assert found["guessed"] == pytest.approx(min(guesses, key=np.mean))
+    assert found["worse"] == "rises"
+
+
+def test_targets_of_several_names_are_a_dict(tmp_path: Path) -> None:
+    score = written(tmp_path, "return target['a'] + target['b'] + (str(target['c']) == 'x')")
+    found = scored(score, tmp_path, a=np.arange(9), b=np.ones(9), c=np.array(["x", *"abcdefgh"]))
+    assert found["own"] == [2, *range(2, 10)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return float('nan')",
+        "return 'text'",
+        "return outputs['y']",
+        "return {'a': 1.0}",
+        "return None",
+        "return 1 / 0",
+        "raise SystemExit(3)",
+        "import os; os.fork(); return 1.0",
+        "import os; os._exit(7)",
+        "\n    while True: pass",
+    ],
+)
+def test_what_a_function_does_wrong_is_a_sentence_with_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    monkeypatch.setattr(own, "_SAMPLE_S", 2.0 if "while" in body else 60.0)
+    score = written(tmp_path, body)
+    with refused(UsageProblem):
+        scored(score, tmp_path)
+
+
+def test_what_it_prints_is_in_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = scored(written(tmp_path, "print('here'); return 1.0"), tmp_path)
+    assert found["own"] == [1.0] * 9
+    assert (tmp_path / "score.log").read_text().count("here") == 27
+    assert "here" not in "".join(capfd.readouterr())
+
+
+def test_a_mean_that_it_does_not_take_is_no_guess(tmp_path: Path) -> None:
+    """Only the first sample's outputs for every sample are refused: the mean."""
+    head = f"SEEN = {OUTPUTS['y'][:, 0].tolist()}"
+    found = scored(written(tmp_path, "return SEEN.index(float(outputs['y'][0]))", head), tmp_path)
+    assert found["own"] == list(range(9))
+    assert found["guessed"] == [*range(1, 9), 0]
+
+
+@pytest.mark.parametrize(("text", "name"), [("x = (", "mine"), ("import absent_package", "mine"), ("x = 1", "mine")])
+def test_a_file_without_the_function_is_refused(tmp_path: Path, text: str, name: str) -> None:
+    (tmp_path / "a.py").write_text(text)
+    for file in ("a.py", "absent.py"):
+        with refused(UsageProblem):
+            OwnScore.loaded(f"{tmp_path / file}:{name}", None)
+
+
+def test_which_values_are_better_has_to_be_said(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("def value():\n    return 1.0\n")
+    (tmp_path / "a.py").write_text("import helper\n\ndef mine(outputs, target):\n    return helper.value()\n")
+    with refused(UsageProblem):
+        OwnScore.loaded(f"{tmp_path / 'a.py'}:mine", None)
+    assert OwnScore.loaded(f"{tmp_path / 'a.py'}:mine", "higher").better == "higher"
+    assert OwnScore.loaded("numpy:median", "lower").sha256
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_package_may_bring_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "depths.py").write_text("def mine(outputs, target):\n    return 1.0\nmine.better = 'higher'\n")
+    folder = tmp_path / "depths-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: depths\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[trt_workbench.scores]\ndepth = depths:mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    assert score_named("--score", "depth") == "depth"
+    assert OwnScore.loaded("depth", None).better == "higher"
+    assert extension_packages()["depths"] == "1.0"
+
+
+def test_what_a_score_is_called() -> None:
+    for text in ("top2", "a.b:c d", ":f"):
+        with refused(UsageProblem):
+            score_named("--score", text)
+    assert score_named("--score", "package.module:function") == "package.module:function"
+    assert score_named("score", test_what_a_score_is_called) == f"{__file__}:test_what_a_score_is_called"
+    with refused(UsageProblem):
+        score_named("score", lambda _, target: target)
+    with refused(UsageProblem):
+        own_score("top1", "lower")
