@@ -224,3 +224,7 @@ def test_quantize_searches_by_a_function_and_decide_takes_one_itself(
     assert decided.document.figure == "nearness"
     assert decided.document.rows[0].score
     assert 0.9 < decided.document.rows[0].score.value < 1
+
+
+def test_a_loss_that_a_score_cannot_have_is_refused() -> None:
+    held(stderr_of("decide", "shapes-classifier", "--max-loss", 2, "--limit", 2))

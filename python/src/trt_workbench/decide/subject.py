@@ -152,7 +152,7 @@ def subject_of(
             unknown, or the baseline is not among the precisions.
         ComponentMissing: an embedded model is missing.
     """
-    own = own_score(settings.score, settings.better)
+    own = own_score(settings.score, settings.better, settings.max_loss)
     for name in settings.backends or ():
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)

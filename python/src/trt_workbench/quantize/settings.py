@@ -53,9 +53,15 @@ def score_named(option: str, given: Any) -> str:
     return str(given)
 
 
-def own_score(score: str | None, better: str | None) -> str | None:
-    """Return the score if it is a function, else None. Raises UsageProblem: --better comes with one of ours."""
+def own_score(score: str | None, better: str | None, loss: float | None = None) -> str | None:
+    """Return the score if it is a function, else None.
+
+    Raises:
+        UsageProblem: --better comes with a score of ours, or a loss that such a score cannot have.
+    """
     own = None if score in BUILT_IN else score
+    if loss and loss > 1 and not own and score != "perplexity":
+        raise UsageProblem(f"No score loses {loss:g} but --score perplexity or a function; pass at most 1.")
     if better and not own:
         raise UsageProblem(f"--better {better} is for a function as --score; remove it.")
     return own
