@@ -228,3 +228,8 @@ def test_quantize_searches_by_a_function_and_decide_takes_one_itself(
 
 def test_a_loss_that_a_score_cannot_have_is_refused() -> None:
     held(stderr_of("decide", "shapes-classifier", "--max-loss", 2, "--limit", 2))
+
+
+@pytest.mark.parametrize("score", ["cosine", "top1", "perplexity", "wer"])
+def test_a_score_is_not_ignored_beside_the_embedded_data(score: str) -> None:
+    held(stderr_of("decide", "shapes-classifier", "--score", score, "--limit", 2))

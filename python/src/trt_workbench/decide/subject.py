@@ -178,8 +178,8 @@ def subject_of(
         return spoken
     if settings.data is None and settings.split is not None:
         raise UsageProblem("--split needs --data.")
-    if settings.data is None and own:
-        raise UsageProblem(f"--score {own} needs --data, .npy or .npz files.")
+    if settings.data is None and settings.score not in (None, "ap"):
+        raise UsageProblem(f"--score {settings.score} needs --data; of a function .npy or .npz files.")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
