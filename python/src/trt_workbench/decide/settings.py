@@ -118,7 +118,9 @@ class DecideSettings:
     ] = None
     limit: Annotated[
         int | None,
-        Setting("Score at most this many samples: images with the lowest ids; of other data 64 at random.", min=1),
+        Setting(
+            "Score at most this many samples: of images as eval-coco chooses them; of other data 64 at random.", min=1
+        ),
     ] = None
     batch: Annotated[int, Setting("Items per timed call.", min=1)] = 1
     repetitions: Annotated[

@@ -118,11 +118,9 @@ def _difference(name: str, choices: Mapping[int, LayerChoice | None]) -> LayerDi
 def _choice(layer: Mapping[str, Any]) -> LayerChoice:
     tactic = layer.get("TacticName") or layer.get("TacticValue") or layer.get("LayerType") or ""
     tensors = [one for side in ("Inputs", "Outputs") for one in layer.get(side) or () if isinstance(one, dict)]
-    return LayerChoice(tactic=str(tactic), formats=tuple(map(_format, tensors)))
-
-
-def _format(tensor: Mapping[str, Any]) -> str:
-    return " ".join(str(tensor[key]) for key in ("Format/Datatype", "Datatype", "Format") if tensor.get(key))
+    keys = ("Format/Datatype", "Datatype", "Format")
+    formats = (" ".join(str(one[key]) for key in keys if one.get(key)) for one in tensors)
+    return LayerChoice(tactic=str(tactic), formats=tuple(formats))
 
 
 def _file(plan: Path) -> Path:

@@ -56,7 +56,8 @@ def bencher(figures: Iterable[RunFigure]) -> str:
         if figure.low is not None and figure.high is not None:
             metric |= {"lower_value": figure.low * scale, "upper_value": figure.high * scale}
         subject = figure.subject[:_LONGEST_NAME]
-        document.setdefault(subject, {})[_slug(figure.name)] = metric
+        slug = re.sub(r"[^a-z0-9]+", "-", figure.name.lower()).strip("-")[:_LONGEST_SLUG]
+        document.setdefault(subject, {})[slug] = metric
     return _json(document)
 
 
@@ -131,10 +132,6 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_SLUG]
 
 
 def _json(document: Any) -> str:

@@ -59,7 +59,7 @@ def scorer_of(
     if settings.score == "wer":
         raise UsageProblem("--score wer needs a streaming model, --contract, and a manifest of utterances.")
     data = calibration_data(model, scored, half)
-    if own := own_score(settings.score, settings.better, settings.keep_score):
+    if own := own_score(settings.score, settings.better):
         data.targets(settings.annotations)  # what does not fit is refused before anything is made
         judge = OwnScore.loaded(own, settings.better)
         return Likeness(model, scored, own, own=judge, annotations=settings.annotations, half=half)

@@ -101,7 +101,7 @@ class Candidates:
             key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         if search:
-            if own := own_score(search.score, search.better):
+            if own := own_score(search.score, search.better, search.keep_score):
                 key |= {"own": OwnScore.loaded(own, search.better)}
                 labels = search.annotations and hash_data(search.annotations)
             else:

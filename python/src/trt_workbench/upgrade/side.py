@@ -292,9 +292,11 @@ class RunningSide:
         settings, words = self._settings, [str(one) for one in rest]
         if asked:
             words += ["--backend", settings.backend, "--precision", settings.precision]
-            words += [
-                word for key, value in self._options(number).items() for word in ("--option", _option(key, value))
-            ]
+            given = {
+                key: value if isinstance(value, str) else TypeAdapter(Any).dump_json(value).decode()
+                for key, value in self._options(number).items()
+            }
+            words += [word for key, value in given.items() for word in ("--option", f"{key}={value}")]
         line = stack.python("-c", _PROGRAM, command, str(target.absolute()), *words)
         ended = run_to_end(line, settings.time_limit, stack.variables)
         if ended.code is None:
@@ -334,10 +336,6 @@ def _require_recorded(folder: Path, recorded: Upgraded | None, model: Path) -> N
         )
     if recorded.before.verdict is not None:
         KeptRecord(folder, CallRecordIndex)
-
-
-def _option(key: str, value: Any) -> str:
-    return f"{key}={value if isinstance(value, str) else TypeAdapter(Any).dump_json(value).decode()}"
 
 
 def recorded_side(text: str) -> Path | None:

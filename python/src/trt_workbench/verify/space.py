@@ -169,7 +169,11 @@ def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[st
             used.update(known)
             if known or dim not in ranges:
                 ranges[dim] = asked[known[0]] if known else Range(*default)
-    sizes = {spec.name for spec in specs if spec.name in asked.keys() - used and _holds_sizes(spec)}
+    # an input that may hold sizes: a few integers, whose number is fixed
+    few = [
+        one.name for one in specs if one.dtype in ("int32", "int64") and len(one.shape) < 2 and None not in one.shape
+    ]
+    sizes = (asked.keys() - used).intersection(few)
     ranges |= {name: asked[name] for name in sorted(sizes)}
     if unused := sorted(asked.keys() - used - sizes):
         there = ", ".join(ranges) or "none"
@@ -302,11 +306,6 @@ def _space(inputs: dict[str, tuple[Dim, ...]], ranges: dict[str, Range], profile
         return Space(inputs, ranges, symbols.pop(), profile)
     alike = first.pop() if len(first) == 1 else None
     return Space(inputs, ranges, None, profile, alike if isinstance(alike, int) and alike > 1 else None)
-
-
-def _holds_sizes(spec: TensorSpec) -> bool:
-    """Whether an input may hold sizes: a few integers, whose number is fixed."""
-    return spec.dtype in ("int32", "int64") and len(spec.shape) < 2 and None not in spec.shape
 
 
 def _named(name: str, shape: Sequence[int | None], symbols: Sequence[int | str | None] | None) -> tuple[Dim, ...]:

@@ -163,7 +163,7 @@ def read_dataset(
             classes, or a list of images with their classes.
         split: of a form that has some; None for its default.
         exif: what becomes of an EXIF orientation, for labels that are shares of an image.
-        limit: take only this many images, those with the lowest ids.
+        limit: take only this many images, those with the lowest ids; of classes of images some of each.
         allow_missing: leave images out that are listed and absent.
         task: what is read of annotations in addition to boxes; None for nothing.
 
@@ -185,6 +185,9 @@ def read_dataset(
         raise UsageProblem(
             f"Annotations use category ids that the file does not list ({unknown[:NAMES_SHOWN]}): {annotations}"
         )
+    if form.of_images and limit:  # they are listed class by class, and the first would be of one
+        shares = {listed[place * len(listed) // limit].id for place in range(limit if listed else 0)}
+        listed.sort(key=lambda image: image.id not in shares)
     present, missing = _find(listed, folder, limit=limit, allow_missing=allow_missing)
     if not present:
         raise UsageProblem(
@@ -300,7 +303,7 @@ def _find(
         raise UsageProblem(
             f"Images that the annotations list are missing ({len(missing)} of {count}: {names}{case}); {fix}: {folder}"
         )
-    return tuple(present), tuple(missing)
+    return tuple(sorted(present, key=lambda image: image.id)), tuple(missing)
 
 
 def _require_unique(ids: list[int], kind: str) -> None:

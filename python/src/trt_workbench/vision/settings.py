@@ -91,7 +91,12 @@ class DetectorSettings(Preparation):
 class CocoSettings(DetectorSettings):
     """How a dataset is evaluated; None where the default is to be chosen."""
 
-    limit: Annotated[int | None, Setting("Evaluate at most this many images, lowest ids first.", _DATA, min=1)] = None
+    limit: Annotated[
+        int | None,
+        Setting(
+            "Evaluate at most this many images, lowest ids first; of classes of images some of each.", _DATA, min=1
+        ),
+    ] = None
     batch: Annotated[
         int | None,
         Setting(

@@ -78,3 +78,16 @@ def test_only_ascii_digits_are_the_number_of_a_class(folder: Path, label: str) -
     (folder / "val.txt").write_text(f"val/dog/b.JPEG {label}\nval/cat/deep/a.png 3\n", encoding="utf-8")
     data = read(folder / "val.txt")
     assert sorted(one.name for one in data.categories) == sorted(["3", label])
+
+
+@pytest.mark.parametrize("limit", [3, 4, 7, 30, 100])
+def test_a_limit_takes_some_of_every_class(tmp_path: Path, limit: int) -> None:
+    for name in ("a", "b", "c"):
+        for number in range(10):
+            add_image(tmp_path / name / f"{number}.png")
+    dataset = read_dataset(tmp_path, tmp_path, limit=limit)
+    ids = [image.id for image in dataset.images]
+    assert len(ids) == min(limit, 30)
+    assert ids == sorted(ids)
+    of_class = [sum(image.file_name.startswith(name) for image in dataset.images) for name in "abc"]
+    assert max(of_class) - min(of_class) <= 1

@@ -269,7 +269,9 @@ class _Rewriter:
         constants = self._constant_of(codes), self._constant_of(scale)
         if constants[0] is not None and constants[1] is not None:
             floats = self._as_floats(constants[0]).astype(np.float32)
-            values = _product(floats, _scales(constants[1]), integer(node, "axis", 1), block)
+            of = constants[1]  # bytes are exponents
+            scales = formats.e8m0_values(of.view(np.uint8)) if of.dtype == np.uint8 else of.astype(np.float32)
+            values = _product(floats, scales, integer(node, "axis", 1), block)
             self._at.folded[made] = self._as_floats(_in_type(values, kind))
             self._at.ranks[made] = values.ndim
             return
@@ -369,11 +371,6 @@ def _product(wide: Array, scales: Any, axis: int, block: int) -> Array:
         shape[axis] = -1
         scales = scales.reshape(shape)
     return np.asarray(wide * scales)
-
-
-def _scales(values: Array) -> Array:
-    """Return scales in fp32; bytes are exponents."""
-    return formats.e8m0_values(values.view(np.uint8)) if values.dtype == np.uint8 else values.astype(np.float32)
 
 
 def _in_type(values: Array, kind: int) -> Array:
