@@ -18,6 +18,7 @@ from tests.texts import refused
 import trt_workbench.api as tw
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import embedded_model
+from trt_workbench.vision.scenes import dataset
 from trt_workbench.vision.scenes.scenes import write_dataset
 
 NOTEBOOK = Path(__file__).parents[2] / "docs/guides/python.ipynb"
@@ -44,6 +45,8 @@ def run(source: str, names: dict[str, Any]) -> Any:
 def test_every_cell_of_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    monkeypatch.setattr(dataset, "HELD_OUT_IMAGES", 40)  # as many as the cells look at
+    monkeypatch.setattr(dataset, "_CALIBRATION_IMAGES", 16)
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         shown = [run(source, names) for source in cells()]
