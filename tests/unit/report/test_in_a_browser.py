@@ -184,6 +184,9 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     made["sensitivity"] = run(tmp_path / "sensitivity", "sensitivity", *words)
     groups = tmp_path / "sensitivity" / "sensitivity.json"
     groups.write_text(groups.read_text().replace("planted", "/one_to_one/boxes.0/boxes.0.1/boxes.0.1.0/" * 3 + "Conv"))
+    environment = json.loads(groups.with_name("env.json").read_text())
+    environment["command_line"] += ["--calibration", "a_folder_with_a_long_name_" * 4]
+    groups.with_name("env.json").write_text(json.dumps(environment))
     write_report(groups.parent)
     run(tmp_path / "made.onnx", "quantize", *words, "--to", "int8", "--score", "cosine", "--keep-score", 0.001)
     made["quantize"] = tmp_path / "made.search" / "report.html"
