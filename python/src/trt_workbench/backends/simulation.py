@@ -17,6 +17,7 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.kept import seal, sealed
+from trt_workbench.core.memory import give_back
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.editing import Names, NodeWriter
 from trt_workbench.model.graph_types import computed_results, output_type
@@ -146,6 +147,8 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
         except UsageProblem as error:
             raise UsageProblem(f"The model uses {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
+        del rewritten
+        give_back()
         write_json(record, {"schema_version": 1, **key})
         seal(files)
     made = {"simulated": True, "simulated_formats": found, "simulated_file": str(path)} if found else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from trt_workbench.core.counts import sized
@@ -32,6 +33,14 @@ def too_little() -> str:
         f"The address space is limited to {sized(limit)}, but the libraries alone need {sized(_LEAST)}; raise `ulimit "
         "-v`."
     )
+
+
+def give_back() -> None:
+    """Give memory that was let go of back to the system: glibc keeps it, and a runtime takes as much again."""
+    import ctypes
+
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def available_bytes() -> int:

@@ -10,6 +10,7 @@ import onnx
 
 from trt_workbench.model.proto import Dims, integer, static_dims
 from trt_workbench.model.walking import use_counts
+from trt_workbench.model.weights import inferred
 
 _TO_SOFTMAX = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Max", "Min"})
 _AFTER_SOFTMAX = frozenset({"Cast", "Identity", "Dropout", "Mul", "Where"})
@@ -59,10 +60,10 @@ class AttentionIndex:
     def __init__(self, model: onnx.ModelProto) -> None:
         """Find them; shapes are inferred."""
         graph = model.graph
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-        self.dims: Dims = static_dims(inferred)
+        typed = inferred(model, data_prop=True).graph
+        self.dims: Dims = static_dims(typed)
         self.types = {tensor.name: tensor.data_type for tensor in graph.initializer}
-        for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        for value in (*typed.value_info, *typed.input, *typed.output):
             self.types[value.name] = value.type.tensor_type.elem_type
         self.producer = {name: node for node in graph.node for name in node.output if name}
         self._uses = use_counts(graph)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import UserDict
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -34,7 +37,7 @@ def constant_value(node: onnx.NodeProto) -> Array | None:
     return None
 
 
-def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Array]) -> dict[str, Array] | None:
+def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: Mapping[str, Array]) -> dict[str, Array] | None:
     """Return the outputs of a node by name; None if they are not constant or cannot be computed here."""
     known = all(not name or name in values for name in node.input)
     fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in STANDARD
@@ -59,15 +62,33 @@ def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Ar
     return dict(zip((value.name for value in outputs), arrays, strict=True))
 
 
-def constants(graph: onnx.GraphProto) -> dict[str, Array]:
+class Constants(UserDict[str, Any]):
+    """Arrays by name; one of a model is read from it whenever it is asked for, and not kept."""
+
+    def __getitem__(self, name: str) -> Array:
+        """Return an array."""
+        value = self.data[name]
+        return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+    def facts(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Return the type and the shape of an array, which is not read for that."""
+        value = self.data[name]
+        if isinstance(value, onnx.TensorProto):
+            return onnx.helper.tensor_dtype_to_np_dtype(value.data_type), tuple(value.dims)
+        return value.dtype, value.shape
+
+
+def constants(graph: onnx.GraphProto) -> Constants:
     """Return the values of initialisers and Constant nodes by name; a graph input with a default is no constant.
 
-    Values that `without_weights` took out are not known.
+    Values that `light` and `without_weights` leave out are not known.
     """
     defaults = {value.name for value in graph.input}
     inside = (tensor for tensor in graph.initializer if tensor.name not in defaults and not is_external(tensor))
-    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in inside}
+    found = Constants({tensor.name: tensor for tensor in inside})
     for node in graph.node:
-        if node.op_type == "Constant" and (value := constant_value(node)) is not None:
-            found[node.output[0]] = value
+        if node.op_type == "Constant":
+            held = next((one.t for one in node.attribute if one.name == "value"), None)
+            if (value := constant_value(node) if held is None else held) is not None:
+                found[node.output[0]] = value
     return found

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 
 from trt_workbench.model.editing import name_nodes
-from trt_workbench.model.proto import Shape, copied, operator_name, value_shape
+from trt_workbench.model.proto import Shape, operator_name, value_shape
+from trt_workbench.model.weights import inferred, light
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def rounded_sizes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -
 
 def _sizes_at(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Sizes:
     """Return the shapes of all tensors at these input shapes, as far as shape inference finds them."""
-    fixed = copied(model)
+    fixed = light(model)
     del fixed.graph.value_info[:]
     for value in (value for value in fixed.graph.input if value.name in shapes):
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes[value.name], strict=False):
@@ -136,7 +137,7 @@ def _sizes_at(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Si
     for value in fixed.graph.output:
         value.type.tensor_type.ClearField("shape")
     try:
-        graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
+        graph = inferred(fixed, data_prop=True).graph
     except Exception:  # as it fails on graphs that runtimes take
         return {}
     sizes = {value.name: value_shape(value) or () for value in (*graph.value_info, *graph.input, *graph.output)}

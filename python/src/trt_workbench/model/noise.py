@@ -19,9 +19,10 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.core.precision import get
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.graph_types import output_type
-from trt_workbench.model.proto import copied, opset
+from trt_workbench.model.proto import opset
 from trt_workbench.model.randomness import RandomSource
 from trt_workbench.model.walking import Scope, reads, subgraphs
+from trt_workbench.model.weights import inferred
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
 # What these return does not depend on the values of their inputs.
@@ -91,7 +92,9 @@ def with_rounding(
     Returns:
         The copy; its inputs and outputs have the same names.
     """
-    copy = copied(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
+    copy = inferred(model)
+    del copy.graph.initializer[:]
+    copy.graph.initializer.extend(model.graph.initializer)
     weights = {tensor.name for tensor in copy.graph.initializer}
     inputs = [value.name for value in copy.graph.input if value.name not in weights]
     drawing = RandomSource(opset(model), NodeWriter(Names.of(copy)))

@@ -25,13 +25,13 @@ from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.proto import copied
 from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound
-from trt_workbench.model.weights import OWN_FILE, is_small, put_back, take_out
+from trt_workbench.model.weights import OWN_FILE, inferred, is_small, put_back, take_out
 
 Result = TypeVar("Result")
 # Graphs without their weights are small; a search makes hundreds of models and looks at each for a while.
 _MOST_MODELS = 64
 # So much of the content of files that were read last is kept, for those who load weights several times.
-_MOST_KEPT_BYTES = 1 << 28
+_MOST_KEPT_BYTES = 1 << 26
 # A file of fewer bytes is read, hashed and parsed within some ten milliseconds.
 _LEAST_REMEMBERED_BYTES = 1 << 24
 
@@ -281,7 +281,7 @@ def checked_on_error(model: Model) -> Iterator[None]:
     except Exception as error:
         try:
             onnx.checker.check_model(model.path)
-            onnx.shape_inference.infer_shapes(model.proto, strict_mode=True, data_prop=True)
+            inferred(model.proto, strict_mode=True, data_prop=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
             raise UsageProblem(
                 f"The file is not a valid ONNX model ({reason}); export it again: {model.path}"
@@ -292,7 +292,7 @@ def checked_on_error(model: Model) -> Iterator[None]:
 @once
 def _index(model: Model) -> GraphIndex:
     with checked_on_error(model):
-        return GraphIndex(onnx.shape_inference.infer_shapes(model.proto))
+        return GraphIndex(inferred(model.proto))
 
 
 @once

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, UserDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -96,6 +96,8 @@ class Scope:
         def seen(table: Any) -> Any:
             if isinstance(table, set):
                 return table - own
+            if isinstance(table, UserDict):  # which reads its values when they are asked for
+                return type(table)({name: fact for name, fact in table.data.items() if name not in own})
             kept = {name: fact for name, fact in table.items() if name not in own}
             return {name: dict(fact) if isinstance(fact, dict) else fact for name, fact in kept.items()}
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import numpy_helper
@@ -19,6 +20,7 @@ from trt_workbench.model.walking import all_graphs
 _MOST_BYTES = 4096
 # In a graph that is rewritten smaller tensors may be shapes, indices and masks, whose values rewrites read.
 _LARGE_WEIGHT = 1 << 20
+_WITHOUT_SIZE = (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED)
 OWN_FILE = "."
 """Where a weight stands that is in the model's own file; no file may have this name."""
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
@@ -133,6 +135,70 @@ def _varint(data: bytes, start: int) -> tuple[int, int]:
             return value, start
 
 
+def light(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy for questions about the graph: its large weights have a type and a shape, and no values.
+
+    They are marked as external data, wherever the values of the model itself are. No value is read.
+    """
+    copy = onnx.ModelProto(**_around(model))
+    copy.graph.MergeFrom(_bare(model.graph))
+    for tensor in model.graph.initializer:
+        added = copy.graph.initializer.add()
+        if is_external(tensor) or tensor.data_type in _WITHOUT_SIZE or is_small(tensor):
+            added.CopyFrom(tensor)
+        else:
+            added.name, added.data_type, added.data_location = tensor.name, tensor.data_type, onnx.TensorProto.EXTERNAL
+            added.dims.extend(tensor.dims)
+            added.external_data.add(key="location", value=OWN_FILE)
+    return copy
+
+
+def _around(model: onnx.ModelProto) -> dict[str, Any]:
+    return {field.name: value for field, value in model.ListFields() if field.name != "graph"}
+
+
+def _bare(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """Return a copy without initialisers."""
+    return onnx.GraphProto(**{field.name: one for field, one in graph.ListFields() if field.name != "initializer"})
+
+
+def write_whole(model: onnx.ModelProto, path: Path) -> None:
+    """Write a model and its weights into one file, a weight at a time; protobuf would make two copies of it first.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    graph, parts = _bare(model.graph).SerializeToString(), list[tuple[bytes, onnx.TensorProto | None, int]]()
+    for tensor in model.graph.initializer:
+        if tensor.HasField("raw_data") and not (tensor.data_type in _WITHOUT_SIZE or is_small(tensor)):
+            head = onnx.TensorProto(**{one.name: value for one, value in tensor.ListFields() if one.name != "raw_data"})
+            length = declared_bytes(tensor)
+            own = head.SerializeToString() + _counted(_RAW_DATA, length)
+            parts.append((_counted(_INITIALIZER, len(own) + length) + own, tensor, length))
+        else:
+            own = tensor.SerializeToString()
+            parts.append((_counted(_INITIALIZER, len(own)) + own, None, 0))
+    with path.open("wb") as file:
+        file.write(onnx.ModelProto(**_around(model)).SerializeToString())
+        file.write(_counted(_GRAPH, len(graph) + sum(len(own) + length for own, _, length in parts)) + graph)
+        for own, weight, _ in parts:
+            file.write(own + (weight.raw_data if weight else b""))
+
+
+def _counted(number: int, length: int) -> bytes:
+    """Return what stands before the content of a field in a serialised message."""
+    found, left = bytearray([number << 3 | _COUNTED]), length
+    while left > 127:
+        found.append(left & 127 | 128)
+        left >>= 7
+    return bytes(found) + bytes([left])
+
+
+def inferred(model: onnx.ModelProto, *, strict_mode: bool = False, data_prop: bool = False) -> onnx.ModelProto:
+    """Return the `light` model with its shapes inferred: protobuf would copy weights four times on the way."""
+    return onnx.shape_inference.infer_shapes(light(model), strict_mode=strict_mode, data_prop=data_prop)
+
+
 def weight_bytes(model: onnx.ModelProto) -> int:
     """Return the size of the initialisers, which is nearly all of a large model; protobuf cannot say it above 2 GiB."""
     return sum(map(tensor_bytes, model.graph.initializer))
@@ -140,12 +206,8 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
     """Return the size of a tensor's values as raw data, which may be in a field of their type, or in a file."""
-    if tensor.raw_data:
-        return len(tensor.raw_data)
-    if tensor.data_type == onnx.TensorProto.STRING:
-        return sum(map(len, tensor.string_data))
-    if tensor.data_type == onnx.TensorProto.UNDEFINED:
-        return 0
+    if tensor.data_type in _WITHOUT_SIZE:
+        return len(tensor.raw_data) + sum(map(len, tensor.string_data))
     return declared_bytes(tensor)
 
 

@@ -17,6 +17,7 @@ from trt_workbench.core.environment import installed_packages
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.core.files import refuse_foreign, scratch_folder
 from trt_workbench.core.input_files import refuse_special
+from trt_workbench.core.memory import give_back
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.engine import native
 from trt_workbench.engine.written_models import check_model_output
@@ -141,6 +142,8 @@ def make_candidate(
         source_sha256=model.sha256,
         versions=_versions(),
     )
+    del document, source  # as large as what is checked now
+    give_back()
     return Candidate(output, precision, write_candidate(made.model, evidence, output, model if check else None))
 
 

@@ -56,25 +56,25 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
         return (f"Not compared with the model, which does not load here: {problem}",)
     with reference:
         inputs, reason = _runnable(before, reference.run, seed)
+        expected = reference.run(inputs) if inputs is not None else {}
+    try:
+        # what ONNX has against the file counts unless it has something against the model, too
         try:
-            # what ONNX has against the file counts unless it has something against the model, too
-            try:
-                onnx.checker.check_model(path, full_check=True)
-            except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-                with contextlib.suppress(onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
-                    onnx.checker.check_model(before.path, full_check=True)
-                    raise UsageProblem(f"ONNX's checker: {' '.join(str(error).split())}") from error
-            load_reference(path).close()  # as it is: fp16 is simulated below, whatever its types are
-            with backend.load(path) as session:
-                found = session.run(inputs) if inputs is not None else {}
-        except UsageProblem as error:
-            raise CheckFailed(
-                f"The model in {precision} does not run, although the original does; nothing is written. "
-                + str(error).replace(str(path), "the new model")
-            ) from error
-        if inputs is None:
-            return (f"Loaded, but not compared with the model: {reason}",)
-        expected = reference.run(inputs)
+            onnx.checker.check_model(path, full_check=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            with contextlib.suppress(onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+                onnx.checker.check_model(before.path, full_check=True)
+                raise UsageProblem(f"ONNX's checker: {' '.join(str(error).split())}") from error
+        load_reference(path).close()  # as it is: fp16 is simulated below, whatever its types are
+        with backend.load(path) as session:
+            found = session.run(inputs) if inputs is not None else {}
+    except UsageProblem as error:
+        raise CheckFailed(
+            f"The model in {precision} does not run, although the original does; nothing is written. "
+            + str(error).replace(str(path), "the new model")
+        ) from error
+    if inputs is None:
+        return (f"Loaded, but not compared with the model: {reason}",)
     names, notes = random_operators(before.proto), []
     fix = "; bf16 has the range of fp32" if precision == "fp16" else "; keep groups in fp32 with --keep"
     for name, want in expected.items():

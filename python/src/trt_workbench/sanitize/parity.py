@@ -6,16 +6,19 @@ import contextlib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import Session
 from trt_workbench.backends.measure.inputs import random_inputs, sum_parts, usual_shapes
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean, reason_of
 from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.memory import give_back
 from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.constants import constants
 from trt_workbench.model.opened import Model
@@ -140,13 +143,18 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
     """
     refuse_random(before, "checked", "--no-check writes the result unchecked")
 
-    def run(path: Path, arrays: Arrays) -> Arrays:
+    sessions = contextlib.ExitStack()
+
+    @lru_cache(1)
+    def loaded(path: Path) -> Session:
+        sessions.close()  # a model at a time: each takes twice its size
         try:
-            session = load_reference(path)
+            return sessions.enter_context(load_reference(path))
         except UsageProblem as error:
             raise NotLoaded(str(error)) from error
-        with session:
-            return session.run(arrays)
+
+    def run(path: Path, arrays: Arrays) -> Arrays:
+        return loaded(path).run(arrays)
 
     tensors = before.facts.inputs
     symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
@@ -157,9 +165,10 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
     for tensor in tensors:
         if tensor.shape is None and tensor.name not in request.shapes:
             raise UsageProblem(f"The rank of input {tensor.name} is unknown; pass --shape {tensor.name}:1x3x64x64.")
-    with scratch_folder() as folder:
+    with scratch_folder() as folder, sessions:
         path = Path(folder) / "after.onnx"
         save_model(after, path)
+        give_back()
 
         def compared(*sizes: int) -> dict[str, Any]:
             inputs = []

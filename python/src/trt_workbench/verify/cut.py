@@ -21,7 +21,7 @@ from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import has_subgraph, reads
-from trt_workbench.model.weights import without_weights
+from trt_workbench.model.weights import inferred
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -267,9 +267,8 @@ def _every_value(model: onnx.ModelProto, inputs: Arrays) -> dict[str, NDArray[An
     """Return the values of all inputs and computed tensors that numpy can hold."""
     marked = onnx.ModelProto()
     marked.CopyFrom(model)
-    with without_weights(model):
-        inferred = onnx.shape_inference.infer_shapes(model).graph
-    types = {value.name: value.type for value in (*inferred.value_info, *inferred.output)}
+    typed = inferred(model).graph
+    types = {value.name: value.type for value in (*typed.value_info, *typed.output)}
     known = {value.name for value in marked.graph.output}
     for name in (name for node in model.graph.node for name in node.output if name):
         if name not in known and _is_array(types.get(name)):

@@ -34,7 +34,8 @@ _BEHIND_A_HEAD = frozenset(
 def without_form(model: onnx.ModelProto, groups: Sequence[PrecisionGroup], precision: str) -> dict[str, str]:
     """Return the groups that have no form in a format of blocks, each with the reason."""
     nodes = {node.name: node for node in model.graph.node}
-    shapes = {name: value.shape for name, value in constants(model.graph).items()}
+    values = constants(model.graph)
+    shapes = {name: values.facts(name)[1] for name in values}
     found = {group.name: _reason(group, nodes[group.name], shapes, precision) for group in groups}
     return {name: reason for name, reason in found.items() if reason}
 

@@ -7,7 +7,7 @@ half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import Format, get
-from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.constants import Array, Constants, constant_value
 from trt_workbench.model.editing import Names, NodeWriter, in_order, inlined, remove_unread, replace_nodes
 from trt_workbench.model.graph_types import output_type
 from trt_workbench.model.low_precision.cast_rules import (
@@ -33,9 +33,9 @@ from trt_workbench.model.low_precision.cast_rules import (
     NodeTypes,
 )
 from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered
-from trt_workbench.model.proto import STANDARD, copied, kinds, kinds_where, opset
+from trt_workbench.model.proto import STANDARD, is_external, kinds, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
-from trt_workbench.model.weights import without_weights
+from trt_workbench.model.weights import inferred, light
 
 _HALVES = kinds_where(lambda one: one.is_half)
 # Older operator sets broadcast by attributes, and their types differ.
@@ -70,10 +70,10 @@ def cast_model(
         raise UsageProblem(
             f"The model uses operator set {opset(model)}; {precision} needs {oldest} or newer: export it again."
         )
-    copy = copied(inlined(model))
+    whole = inlined(model)
+    weights = {tensor.name: tensor for tensor in whole.graph.initializer}
+    copy = light(whole)
     in_order(copy)
-    with without_weights(copy):
-        inferred = onnx.shape_inference.infer_shapes(copy)
     computed = {name for node in all_nodes(copy) if node.op_type != "Cast" for name in node.input}
     # weights that are widened before they are used are a matter of storage
     floats = [one for one in copy.graph.initializer if one.data_type in _HALVES and one.name in computed]
@@ -81,8 +81,10 @@ def cast_model(
         kind = TensorProto.DataType.Name(floats[0].data_type).lower()
         raise UsageProblem(f"The model is already in a lower precision: {floats[0].name} is {kind}.")
     result = Lowered(copy)
-    caster = _Caster(result, row, frozenset(keep), frozenset(operators))
-    caster.graph(copy.graph, inferred.graph, _Scope())
+    caster = _Caster(result, row, frozenset(keep), frozenset(operators), weights)
+    caster.graph(copy.graph, inferred(copy).graph, _Scope())
+    for tensor in filter(is_external, copy.graph.initializer):
+        tensor.CopyFrom(weights[tensor.name])
     if not caster.lowered:
         reasons = [*dict.fromkeys(result.kept.values())]
         if caster.unasked:
@@ -119,7 +121,7 @@ class _Scope(Scope):
 
     types: dict[str, int] = field(default_factory=dict)
     versions: dict[str, dict[int, str]] = field(default_factory=dict)
-    constants: dict[str, Array] = field(default_factory=dict)
+    constants: Constants = field(default_factory=Constants)
     exact: set[str] = field(default_factory=set)
     squares: set[str] = field(default_factory=set)
     sources: dict[str, str] = field(default_factory=dict)
@@ -127,8 +129,16 @@ class _Scope(Scope):
 
 
 class _Caster:
-    def __init__(self, result: Lowered, row: Format, keep: frozenset[str], operators: frozenset[str]) -> None:
+    def __init__(
+        self,
+        result: Lowered,
+        row: Format,
+        keep: frozenset[str],
+        operators: frozenset[str],
+        weights: Mapping[str, TensorProto],
+    ) -> None:
         self._result, self._row, self._low = result, row, kinds(row.name)[0]
+        self._weights = weights
         self._keep, self._operators = keep, operators
         self._opset = opset(result.model)
         self._writer = NodeWriter(Names.of(result.model))
@@ -136,17 +146,17 @@ class _Caster:
         self.unasked: dict[str, None] = {}  # operators that stay in fp32 for the sake of squares, sums and integers
         self.clamped: list[str] = []
 
-    def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto, scope: _Scope) -> None:
+    def graph(self, graph: onnx.GraphProto, typed: onnx.GraphProto, scope: _Scope) -> None:
         """Rewrite a graph in place; its own inputs and outputs stay in fp32."""
-        for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        for value in (*typed.value_info, *typed.input, *typed.output):
             scope.types[value.name] = value.type.tensor_type.elem_type
         inputs = {value.name for value in graph.input}
         for tensor in graph.initializer:
             scope.types[tensor.name] = tensor.data_type
             if tensor.data_type == TensorProto.FLOAT and tensor.name not in inputs:
-                scope.constants[tensor.name] = numpy_helper.to_array(tensor)
+                scope.constants[tensor.name] = self._weights[tensor.name] if is_external(tensor) else tensor
         outputs = {value.name for value in graph.output}
-        for node, facts in zip(list(graph.node), inferred.node, strict=True):
+        for node, facts in zip(list(graph.node), typed.node, strict=True):
             if node.op_type == "Constant" and node.domain in STANDARD:
                 self._constant(node, scope)
             elif has_subgraph(node):
@@ -281,6 +291,8 @@ class _Caster:
 
     def _beyond(self, value: Array) -> Array:
         """Return the absolute values that are finite in a constant and would not be in the type."""
+        if max(value.max(initial=0), -value.min(initial=0)) <= self._row.largest:
+            return value.reshape(-1)[:0]  # of most weights, found without a copy of them; not of NaN
         finite = np.abs(value[np.isfinite(value)])
         return finite[finite > self._row.largest]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,10 +13,9 @@ from trt_workbench.core.precision import DEPTHWISE, FEW_CHANNELS, HEAD
 from trt_workbench.core.settings import FREE_SIZE
 from trt_workbench.model.index import GraphIndex, TensorFacts
 from trt_workbench.model.low_precision.bodies import bodies
-from trt_workbench.model.proto import STANDARD, Shape, copied, integer
-from trt_workbench.model.sanitize.sanitize import MOST_WEIGHTS
+from trt_workbench.model.proto import STANDARD, Shape, integer
 from trt_workbench.model.walking import has_subgraph
-from trt_workbench.model.weights import weight_bytes, without_weights
+from trt_workbench.model.weights import inferred, light
 
 Shapes = Mapping[str, tuple[int, ...]]
 ATTENTION = "attention"
@@ -303,20 +301,19 @@ def _sized(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, Te
     What `shapes` does not know has 1 for a dynamic batch and 64 for any other dynamic dimension.
     """
     known = shapes or {}
-    with without_weights(model) if weight_bytes(model) > MOST_WEIGHTS else nullcontext():
-        light = copied(model)
-    del light.graph.value_info[:]
-    for value in light.graph.input:
+    sized = light(model)
+    del sized.graph.value_info[:]
+    for value in sized.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
                 dim.dim_value = known[value.name][axis] if value.name in known else FREE_SIZE if axis else 1
-    inputs = {value.name for value in light.graph.input}
-    light.graph.value_info.extend(
+    inputs = {value.name for value in sized.graph.input}
+    sized.graph.value_info.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
         for name, shape in known.items()
         if name not in inputs
     )
-    weights = {tensor.name for tensor in light.graph.initializer}
-    for value in (one for one in light.graph.output if one.name not in weights):
+    weights = {tensor.name for tensor in sized.graph.initializer}
+    for value in (one for one in sized.graph.output if one.name not in weights):
         value.type.tensor_type.ClearField("shape")
-    return GraphIndex(onnx.shape_inference.infer_shapes(light, data_prop=True)).tensors
+    return GraphIndex(inferred(sized, data_prop=True)).tensors

@@ -101,9 +101,10 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
             f"weights{outside}; it has {', '.join(source.facts.operators)}: {path}"
         )
-    types = {name: value.dtype.name for name, value in constants(model.graph).items()}
-    if wrong := next((one for one in groups if one.weight and types.get(one.weight) != "float32"), None):
-        found = types.get(wrong.weight, "sparse")
+    values = constants(model.graph)
+    types = {one.weight: values.facts(one.weight)[0].name if one.weight in values else "sparse" for one in groups}
+    if wrong := next((one for one in groups if one.weight and types[one.weight] != "float32"), None):
+        found = types[wrong.weight]
         raise UsageProblem(
             f"The weights of {wrong.op_type} {wrong.name} are {found}; export the model in dense float32: {path}"
         )

@@ -16,7 +16,7 @@ from onnx import helper
 from trt_workbench.model.editing import NodeWriter, replace_nodes
 from trt_workbench.model.proto import STANDARD, integer, opset
 from trt_workbench.model.walking import all_graphs, all_nodes, subgraphs
-from trt_workbench.model.weights import without_weights
+from trt_workbench.model.weights import inferred
 
 # By gate: what the input adds to it in a step; weights and bias of the state.
 Fed = Mapping[str, str]
@@ -40,8 +40,7 @@ def step_by_step(model: onnx.ModelProto, kinds: Collection[int], writer: NodeWri
     """
     if opset(model) < _OLDEST or not any(map(_is_known, all_nodes(model))):
         return
-    with without_weights(model):
-        types = _types(onnx.shape_inference.infer_shapes(model).graph)
+    types = _types(inferred(model).graph)
     for graph in all_graphs(model):
         nodes: list[onnx.NodeProto] = []
         with writer.apart():

@@ -36,7 +36,7 @@ from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.noise import MOVES
 from trt_workbench.model.proto import SCALES, STANDARD, copied, integer, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, has_subgraph, reads, subgraphs
-from trt_workbench.model.weights import without_weights
+from trt_workbench.model.weights import inferred
 
 # What is widened: codes with scales, powers of two that scale them, and floats that are rounded to.
 _NARROW = {**kinds_where(lambda one: one.is_quantised and not one.cpu), **dict.fromkeys(SCALES, "e8m0")}
@@ -77,9 +77,7 @@ def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> on
     writer = NodeWriter(Names.of(copy), "simulated")
     step_by_step(copy, kinds, writer)
     rewriter = _Rewriter(writer, kinds)
-    with without_weights(copy):
-        inferred = onnx.shape_inference.infer_shapes(copy).graph
-    rewriter.model(copy.graph, inferred)
+    rewriter.model(copy.graph, inferred(copy).graph)
     if not any(node.domain == TENSORRT_DOMAIN for node in all_nodes(copy)):
         for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
             copy.opset_import.remove(entry)

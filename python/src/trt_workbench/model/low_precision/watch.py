@@ -14,6 +14,7 @@ from trt_workbench.model.graph_types import computed_results
 from trt_workbench.model.low_precision.simulate import UNROUNDED
 from trt_workbench.model.proto import copied, integer, kinds, opset
 from trt_workbench.model.walking import all_nodes, reads, subgraphs
+from trt_workbench.model.weights import inferred
 
 FLAGS = "trtw__nan_flags"
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE})
@@ -22,8 +23,8 @@ _IS_NAN_OPSET = 9
 
 def computed_floats(model: onnx.ModelProto) -> list[str]:
     """Return the floats that the nodes of the main graph compute, as far as their types are known."""
-    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False)
-    values = (*inferred.graph.value_info, *inferred.graph.output)
+    typed = inferred(model)
+    values = (*typed.graph.value_info, *typed.graph.output)
     types = {value.name: value.type.tensor_type.elem_type for value in values}
     return [name for node in model.graph.node for name in node.output if types.get(name) in _FLOATS]
 

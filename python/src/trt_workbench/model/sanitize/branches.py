@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import onnx
 from onnx import helper
 
-from trt_workbench.model.constants import Array, constants, evaluated
+from trt_workbench.model.constants import Array, Constants, constants, evaluated
 from trt_workbench.model.editing import Names, name_nodes, replace_nodes
 from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 from trt_workbench.model.walking import defined, nodes_within, subgraphs
@@ -42,7 +42,7 @@ def settle_ifs(model: onnx.ModelProto, limit_bytes: int) -> None:
                 break
 
 
-def known_values(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Mapping[str, Array]) -> dict[str, Array]:
+def known_values(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Mapping[str, Array]) -> Constants:
     """Return the constants of a graph, and what conditions are computed from if it is known without an input.
 
     Args:
@@ -51,7 +51,7 @@ def known_values(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Mapping[
         outer: values that are known in the graphs around it.
     """
     own = set(defined(graph))
-    known = {name: value for name, value in outer.items() if name not in own} | constants(graph)
+    known = Constants({name: outer[name] for name in outer if name not in own}) | constants(graph)
     wanted = _needed(graph)
     for node in graph.node:
         if wanted.intersection(node.output) and all(name in known for name in node.input if name):

@@ -33,8 +33,10 @@ def compare(
             more than atol + rtol * |before|.
     """
     largest: dict[str, dict[str, float]] = {}
-    for arrays in inputs:
-        expected, found = _expected(before, run, arrays), _found(after, run, arrays)
+    # one model after the other, so that each is loaded once
+    wanted = [_expected(before, run, arrays) for arrays in inputs]
+    for arrays, expected in zip(inputs, wanted, strict=True):
+        found = _found(after, run, arrays)
         if list(expected) != list(found):
             raise CheckFailed(f"The outputs are {list(found)} instead of {list(expected)}: {before}")
         for name, want in expected.items():

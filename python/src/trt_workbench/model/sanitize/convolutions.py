@@ -10,6 +10,7 @@ import onnx
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.proto import STANDARD, Dims, opset, static_dims
 from trt_workbench.model.walking import subgraphs, use_counts
+from trt_workbench.model.weights import inferred
 
 # Where the second dimension goes: in front of the one that is there.
 _AXIS = 2
@@ -26,13 +27,13 @@ def conv_2d(model: onnx.ModelProto) -> list[str]:
     names, version = Names.of(model), opset(model)
     changed: list[str] = []
 
-    def walk(graph: onnx.GraphProto, inferred: onnx.GraphProto, outer: Dims) -> None:
-        dims = {**outer, **static_dims(inferred)}
+    def walk(graph: onnx.GraphProto, typed: onnx.GraphProto, outer: Dims) -> None:
+        dims = {**outer, **static_dims(typed)}
         changed.extend(_widen(graph, dims, NodeWriter(names, "axis"), version))
-        for inner, known in zip(subgraphs(graph.node), subgraphs(inferred.node), strict=True):
+        for inner, known in zip(subgraphs(graph.node), subgraphs(typed.node), strict=True):
             walk(inner, known, dims)
 
-    walk(model.graph, onnx.shape_inference.infer_shapes(model).graph, {})
+    walk(model.graph, inferred(model).graph, {})
     return changed
 
 

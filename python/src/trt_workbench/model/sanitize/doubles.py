@@ -15,7 +15,9 @@ from trt_workbench.core.compare import difference
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.proto import STANDARD, integer, is_external, kinds_where
-from trt_workbench.model.walking import all_graphs, nodes_within, subgraphs
+from trt_workbench.model.reading import all_tensors
+from trt_workbench.model.walking import all_graphs, all_nodes, nodes_within, subgraphs
+from trt_workbench.model.weights import inferred
 
 # fp32 holds every whole number up to here.
 _WHOLE = 2.0**24
@@ -104,7 +106,8 @@ def double_to_float(model: onnx.ModelProto) -> list[str]:
         What was changed, in words.
     """
     graph = model.graph
-    if any(value.type.tensor_type.elem_type == TensorProto.DOUBLE for value in (*graph.input, *graph.output)):
+    kinds = {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+    if TensorProto.DOUBLE in kinds or not _says_double(model):
         return []
     found = _Doubles(model)
     narrow = {name for group in found.groups() if all(found.stays_same(name) for name in group) for name in group}
@@ -114,25 +117,34 @@ def double_to_float(model: onnx.ModelProto) -> list[str]:
     return changed
 
 
+def _says_double(model: onnx.ModelProto) -> bool:
+    """Whether a constant or an attribute is fp64, without which there is nothing to narrow."""
+    attributes = [one for node in all_nodes(model) for one in node.attribute]
+    return any(one.data_type == TensorProto.DOUBLE for one in all_tensors(model, all_graphs(model))) or any(
+        one.name in ("to", "dtype") and one.i == TensorProto.DOUBLE for one in attributes
+    )
+
+
 class _Doubles:
     """The tensors of fp64 of a model, in all its graphs, by name: equal names of two branches are taken as one."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        inferred = onnx.shape_inference.infer_shapes(model)
+        typed = inferred(model)
         self._types: dict[str, int] = {}
         self._values: dict[str, _Values] = {}
-        for graph in all_graphs(inferred):
+        for graph in all_graphs(typed):
             for value in (*graph.value_info, *graph.input, *graph.output):
                 self._types[value.name] = value.type.tensor_type.elem_type
             for value in graph.input:
                 self._join(value.name, _Values.of_type(self._types[value.name]))
+        for graph in all_graphs(model):
             for tensor in graph.initializer:
                 self._types[tensor.name] = tensor.data_type
                 known = tensor.data_type in (*_LARGEST, *_SINGLES, TensorProto.DOUBLE) and not is_external(tensor)
                 value = numpy_helper.to_array(tensor) if known else None
                 self._join(tensor.name, _Values.of_type(tensor.data_type) if value is None else _Values.of(value))
-        self._nodes = list(nodes_within(inferred.graph.node))
-        self._visit(inferred.graph.node)
+        self._nodes = list(nodes_within(typed.graph.node))
+        self._visit(typed.graph.node)
         self._readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
         for node in self._nodes:
             for name in node.input:

@@ -8,6 +8,7 @@ import onnx
 from trt_workbench.model.constants import Array, constants, evaluated
 from trt_workbench.model.editing import remove_nodes, set_constant
 from trt_workbench.model.proto import static_dims
+from trt_workbench.model.weights import inferred
 
 
 def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
@@ -45,7 +46,7 @@ def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     """Replace Shape and Size of fixed shapes, and Gather of a fixed dimension from a Shape, by constants."""
     del limit_bytes  # a shape is small
     graph = model.graph
-    shapes = static_dims(onnx.shape_inference.infer_shapes(model, data_prop=True).graph)
+    shapes = static_dims(inferred(model, data_prop=True).graph)
     values = constants(graph)
     of_shape = {
         node.output[0]: node.input[0] for node in graph.node if (node.op_type == "Shape" and _range(node) == (0, None))

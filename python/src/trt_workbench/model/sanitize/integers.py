@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from trt_workbench.model.constants import Array, constants
 from trt_workbench.model.editing import Names, set_constant
+from trt_workbench.model.weights import inferred
 
 INT32 = np.iinfo(np.int32)
 # Inputs that ONNX lets be int32 as well as int64, by operator.
@@ -46,8 +47,8 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
     """Make indices int32 where the operator takes both: constants in range, and casts from int32 to int64."""
     graph, names = model.graph, Names.of(model)
     values = constants(graph)
-    inferred = onnx.shape_inference.infer_shapes(model).graph
-    types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    typed = inferred(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*typed.value_info, *typed.input)}
     types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
     widened = {
         node.output[0]: node.input[0]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import onnx
 from onnx import TensorProto, defs, helper
 
-from trt_workbench.model.constants import Array, constants
+from trt_workbench.model.constants import Array, Constants, constants
 from trt_workbench.model.proto import STANDARD, integer, opset
 from trt_workbench.model.walking import subgraphs
 
@@ -91,7 +91,7 @@ def _newer(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, Mapping[str
 def _with_constants(
     graph: onnx.GraphProto, outer: Mapping[str, Array]
 ) -> Iterator[tuple[onnx.NodeProto, Mapping[str, Array]]]:
-    values = {**outer, **constants(graph)}
+    values = Constants(outer) | constants(graph)
     for node in graph.node:
         yield node, values
         for inner in subgraphs([node]):

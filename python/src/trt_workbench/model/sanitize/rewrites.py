@@ -33,6 +33,7 @@ from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 from trt_workbench.model.sanitize.integers import clamp_int64, int32_indices
 from trt_workbench.model.sanitize.opset import lower_opset
 from trt_workbench.model.walking import use_counts
+from trt_workbench.model.weights import inferred
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def copy_sizes(model: onnx.ModelProto) -> list[str]:
     known = _Known(
         constants(graph),
         {name: node for node in graph.node for name in node.output},
-        static_dims(onnx.shape_inference.infer_shapes(model).graph),
+        static_dims(inferred(model).graph),
     )
     writer, changed = NodeWriter(Names.of(model)), []
     for node in list(graph.node):
@@ -173,20 +174,23 @@ def names_of_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
 def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Keep one of several initialisers that are equal in type, shape and bytes."""
     graph = model.graph
-    kept: dict[tuple[int, tuple[int, ...], bytes], str] = {}
+    kept: dict[tuple[int, tuple[int, ...], int], onnx.TensorProto] = {}
     changed = []
-    inputs = {value.name for value in graph.input}
+    inputs, outputs = {value.name for value in graph.input}, {value.name for value in graph.output}
     for tensor in list(graph.initializer):
         if tensor.name in inputs or is_external(tensor):
             continue
-        data = onnx.numpy_helper.to_array(tensor)
-        key = (tensor.data_type, tuple(tensor.dims), data.tobytes())
-        first = kept.setdefault(key, tensor.name)
-        if first != tensor.name and tensor.name not in {value.name for value in graph.output}:
-            rename_uses(graph, tensor.name, first)
+        data = _bytes(tensor)
+        first = kept.setdefault((tensor.data_type, tuple(tensor.dims), hash(data)), tensor)
+        if first is not tensor and tensor.name not in outputs and _bytes(first) == data:
+            rename_uses(graph, tensor.name, first.name)
             graph.initializer.remove(tensor)
-            changed.append(f"{tensor.name} is {first}")
+            changed.append(f"{tensor.name} is {first.name}")
     return changed
+
+
+def _bytes(tensor: onnx.TensorProto) -> bytes:
+    return tensor.raw_data or onnx.numpy_helper.to_array(tensor).tobytes()
 
 
 def remove_no_ops(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
@@ -213,8 +217,8 @@ def _is_false(value: object) -> bool:
 def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Remove a pair of casts that goes to a wider type and back."""
     graph = model.graph
-    inferred = onnx.shape_inference.infer_shapes(model).graph
-    types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    typed = inferred(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*typed.value_info, *typed.input)}
     casts = {node.output[0]: node for node in graph.node if node.op_type == "Cast"}
     gone, changed = [], []
     for node in casts.values():
@@ -253,8 +257,8 @@ def finite_masks(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
         for name in node.input:
             readers.setdefault(name, []).append(node)
     changed = []
-    for name, value in values.items():
-        if value.dtype != np.float32 or not np.any(np.less(value, -_FP16_MAX)):
+    for name in list(values):
+        if values.facts(name)[0] != np.float32 or not np.any(np.less(value := values[name], -_FP16_MAX)):
             continue
         if all(_reaches_softmax(node, readers, 4) for node in readers.get(name, [])):
             set_constant(graph, name, np.clip(value, np.float32(-_FP16_MAX), None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +17,12 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.constants import Array, constants
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
-from trt_workbench.model.proto import copied, is_external
+from trt_workbench.model.proto import is_external
 from trt_workbench.model.sanitize.branches import has_if, known_values
 from trt_workbench.model.sanitize.integers import outside_int32
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
 from trt_workbench.model.walking import reads, subgraphs
-from trt_workbench.model.weights import weight_bytes, without_weights
+from trt_workbench.model.weights import inferred, light, weight_bytes, without_weights, write_whole
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
 
@@ -46,7 +46,7 @@ def staying_ifs(model: onnx.ModelProto) -> list[str]:
     inputs = {value.name: value for value in model.graph.input}
     found: list[str] = []
 
-    def walk(graph: onnx.GraphProto, outer: dict[str, Array]) -> None:
+    def walk(graph: onnx.GraphProto, outer: Mapping[str, Array]) -> None:
         known = known_values(model, graph, outer)
         for node in graph.node:
             if node.op_type == "If":
@@ -185,8 +185,7 @@ def sanitize(
     with checked_on_error(source), without_weights(model) if large else nullcontext():
         changes = _rewrite(model, rewrites, settings)
         findings = _findings(model)
-    if not large:
-        findings += _checked(model, source.path)
+    findings += _checked(model, source.path)
     return model, SanitizeReport(changes, before, _operators(model), findings)
 
 
@@ -195,8 +194,15 @@ def _checked(model: onnx.ModelProto, path: Path) -> list[str]:
 
     An operator that ONNX does not know, such as a plugin of TensorRT, is in the model on purpose.
     """
+    bare = light(model)
+    known = {value.name for value in bare.graph.input}
+    # the checker looks for external data; an input has a type and a shape as well
+    for tensor in [one for one in bare.graph.initializer if is_external(one)]:
+        if tensor.name not in known:
+            bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        bare.graph.initializer.remove(tensor)
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(bare)
     except onnx.checker.ValidationError:
         try:
             onnx.checker.check_model(path)
@@ -231,8 +237,7 @@ def _operators(model: onnx.ModelProto) -> dict[str, int]:
 
 def _findings(model: onnx.ModelProto) -> list[str]:
     """Return what TensorRT computes in another type or clamps, and every If that stays."""
-    light = copied(model)
-    index = GraphIndex(onnx.shape_inference.infer_shapes(light))
+    index = GraphIndex(inferred(model))
     found = []
     if wide := [
         f"{index.operator(place)} {node.name}"
@@ -244,8 +249,9 @@ def _findings(model: onnx.ModelProto) -> list[str]:
             f"{wide[0]}{more} in fp64, which TensorRT converts to fp32: it may not represent all of their values "
             "exactly"
         )
-    for name, value in constants(model.graph).items():
-        if value.dtype == np.int64 and outside_int32(value):
+    values = constants(model.graph)
+    for name in values:
+        if values.facts(name)[0] == np.int64 and outside_int32(values[name]):
             found.append(f"constant {name} exceeds the range of int32, to which TensorRT before 10 clamps")
     return found + staying_ifs(model)
 
@@ -263,7 +269,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
             _save_beside(model, staging / path.name, staging / data.name)
             (staging / data.name).replace(data)
         else:
-            onnx.save(model, staging / path.name)
+            write_whole(model, staging / path.name)
         (staging / path.name).replace(path)
 
 

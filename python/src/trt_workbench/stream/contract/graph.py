@@ -18,6 +18,7 @@ from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import Shape, integer, is_external, value_shape
+from trt_workbench.model.weights import inferred
 
 # Nodes that are followed from the signal on: a convolution or linear layer comes early.
 _MOST_NODES = 64
@@ -92,7 +93,7 @@ class StreamGraph:
         for value in (one for one in model.graph.output if one.name not in weights):
             value.type.tensor_type.ClearField("shape")
         try:
-            found = onnx.shape_inference.infer_shapes(model, data_prop=True)
+            found = inferred(model, data_prop=True)
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
             # sizes that the graph cannot have, or operators that nobody knows
             return {}
