@@ -11,10 +11,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import typer
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
+from trt_workbench import __version__
 from trt_workbench.app import COMMANDS as TABLE
+from trt_workbench.app import PURPOSES, app
 from trt_workbench.core.errors import INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +25,7 @@ HEAVY = {"numpy", "cv2", "PIL", "onnx", "onnxruntime", "torch", "transformers", 
 HEAVY |= {"pydantic", "matplotlib", "scipy", "hotcoco", "trt_workbench_native"}
 SCRIPTS = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 COMMANDS = sorted(TABLE)
+MODULES = {f"trt_workbench.{place.split(':')[0]}" for place in TABLE.values()}
 DOUBLES = ROOT / "tests" / "doubles"
 # What a cached engine's first result needs none of, be it for a record or a report that is written after it.
 NOT_BEFORE_A_RESULT = {
@@ -88,7 +92,7 @@ def called() -> Answers:
     """By entry point and arguments: what the call printed and the top-level modules it imported."""
     calls = [(entry, "--help") for entry in SCRIPTS.values()]
     calls += [(SCRIPTS["trtw"], command, "--help") for command in COMMANDS]
-    calls += [("numpy:get_include",)]
+    calls += [("numpy:get_include",), (SCRIPTS["trtw"], "--version")]
     words = json.dumps([[entry, "program", *arguments] for entry, *arguments in calls])
     done = subprocess.run([sys.executable, "-c", _CALLS], input=words, capture_output=True, text=True, check=True)
     answers = json.loads(done.stdout)
@@ -108,6 +112,33 @@ def test_help_of_a_command_imports_nothing_heavy(command: str, called: Answers) 
     printed, modules = called[SCRIPTS["trtw"], command, "--help"]
     assert printed.lstrip().startswith(f"Usage: program {command}")
     assert modules & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--version"], {"typer", "trt_workbench.console.common", *MODULES}),
+        (["--help"], MODULES),
+        (["-h"], MODULES),
+    ],
+)
+def test_what_names_no_command_imports_none(words: list[str], absent: set[str]) -> None:
+    told = "print(*sys.modules, file=sys.stderr)"
+    program = f"import atexit, sys; atexit.register(lambda: {told}); from trt_workbench.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    imported = set(done.stderr.splitlines()[-1].split())
+    assert "trt_workbench.console.streams" in imported
+    assert imported & absent == set()
+
+
+def test_the_version_is_printed(called: Answers) -> None:
+    assert called[SCRIPTS["trtw"], "--version"][0] == f"trt-workbench {__version__}\n"
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    told = {name: sentence for listed in PURPOSES.values() for name, (_, sentence) in listed.items()}
+    assert {name: one.get_short_help_str(limit=1000) for name, one in commands.items()} == told
 
 
 def test_a_heavy_import_would_be_found(called: Answers) -> None:

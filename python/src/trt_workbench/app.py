@@ -16,66 +16,98 @@ from trt_workbench.console.foreign_words import COMMANDS as FOREIGN_COMMANDS
 from trt_workbench.console.foreign_words import OPTIONS as FOREIGN_OPTIONS
 from trt_workbench.console.typed import read_sparingly
 
-# Where each command is, by purpose: a module and its function, imported when the command is called.
+_SCORES = (
+    "Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes."
+)
+_BUILDS = (
+    "Build ONNX Runtime's TensorRT provider from source, for the TensorRT that is set up and the ONNX Runtime here."
+)
+# By purpose: where each command is, a module and its function, imported when the command is called; and the first
+# sentence of its help, for the list of all of them.
 PURPOSES = {
     "See": {
-        "inspect": "inspect.cli:inspect",
-        "inspect-engine": "inspect.engine_cli:inspect_engine",
-        "partitions": "inspect.partitions_cli:partitions",
-        "predict": "vision.predict_cli:predict",
-        "report": "overview.cli:report",
-        "export": "export.cli:export",
+        "inspect": ("inspect.cli:inspect", "Describe a model or an engine without running it."),
+        "inspect-engine": (
+            "inspect.engine_cli:inspect_engine",
+            "Show an engine's inputs, outputs, profiles and layers.",
+        ),
+        "partitions": (
+            "inspect.partitions_cli:partitions",
+            "Show which nodes of a model go to which provider, and why.",
+        ),
+        "predict": ("vision.predict_cli:predict", "Detect objects in images and videos."),
+        "report": ("overview.cli:report", "Write the reports of runs again, and an overview of them."),
+        "export": (
+            "export.cli:export",
+            "Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark, Prometheus.",
+        ),
     },
     "Decide": {
-        "decide": "decide.cli:decide",
-        "sensitivity": "quantize.sensitivity_cli:sensitivity",
-        "upgrade": "upgrade.cli:upgrade",
-        "compare": "bench.compare_cli:compare",
+        "decide": ("decide.cli:decide", "Score and time every precision of a model; recommend one."),
+        "sensitivity": (
+            "quantize.sensitivity_cli:sensitivity",
+            "Show what each group of a model loses in a lower precision.",
+        ),
+        "upgrade": (
+            "upgrade.cli:upgrade",
+            "Check that models are as correct, as good and as fast in another stack as in the one in use.",
+        ),
+        "compare": ("bench.compare_cli:compare", "Compare the points that two bench runs have in common."),
     },
     "Check": {
-        "verify": "verify.cli:verify",
-        "gate": "gate.cli:gate",
-        "check-contract": "stream.check_cli:check_contract",
-        "check-target": "target.cli:check_target",
+        "verify": (
+            "verify.cli:verify",
+            "Check that an engine computes what its model says, at every batch and shape that it accepts.",
+        ),
+        "gate": ("gate.cli:gate", "Check a model's correctness, score and latency in one job."),
+        "check-contract": ("stream.check_cli:check_contract", "Check a streaming model against its contract."),
+        "check-target": ("target.cli:check_target", "Compile a model for RTX cards that this machine does not have."),
     },
     "Measure": {
-        "eval-coco": "vision.cli:eval_coco",
-        "eval-vision": "vision.cli:eval_coco",
-        "eval-llm": "llm.cli:eval_llm",
-        "eval-stream": "stream.cli:eval_stream",
-        "bench": "bench.cli:bench",
-        "profile": "profile.cli:profile",
-        "infer-engine": "infer.cli:infer_engine",
-        "merge": "scale.cli:merge",
-        "submit": "scale.submit.cli:submit",
+        "eval-coco": ("vision.cli:eval_coco", _SCORES),
+        "eval-vision": ("vision.cli:eval_coco", _SCORES),
+        "eval-llm": ("llm.cli:eval_llm", "Compare a language model's output on several runtimes."),
+        "eval-stream": ("stream.cli:eval_stream", "Compare a streaming model with a reference chunk by chunk."),
+        "bench": ("bench.cli:bench", "Measure models on runtimes and rank them."),
+        "profile": ("profile.cli:profile", "Time every layer, node and kernel; compare two precisions."),
+        "infer-engine": ("infer.cli:infer_engine", "Run an engine or a model on arrays, check it, or measure it."),
+        "merge": ("scale.cli:merge", "Put shards of a run together."),
+        "submit": ("scale.submit.cli:submit", "Run shards of a command by Slurm, Kubernetes, Ray or on this machine."),
     },
     "Make": {
-        "build-engine": "build_engine.cli:build_engine",
-        "refit-engine": "build_engine.refit_cli:refit_engine",
-        "quantize": "quantize.cli:quantize",
-        "sanitize-onnx": "sanitize.cli:sanitize_onnx",
-        "export-llm": "llm.export_cli:export_llm",
-        "export-triton": "triton.cli:export_triton",
-        "make-contract": "stream.make_cli:make_contract",
+        "build-engine": ("build_engine.cli:build_engine", "Build a TensorRT engine from an ONNX model."),
+        "refit-engine": (
+            "build_engine.refit_cli:refit_engine",
+            "Put a model's weights into an engine without a new build.",
+        ),
+        "quantize": ("quantize.cli:quantize", "Convert a model to a lower precision, with its evidence."),
+        "sanitize-onnx": (
+            "sanitize.cli:sanitize_onnx",
+            "Rewrite what TensorRT refuses in an ONNX file, and check the result.",
+        ),
+        "export-llm": ("llm.export_cli:export_llm", "Export a language model to ONNX and compare it with PyTorch."),
+        "export-triton": ("triton.cli:export_triton", "Write a plan or a model as a repository for Triton."),
+        "make-contract": ("stream.make_cli:make_contract", "Draft a streaming model's contract from its file."),
     },
     "Set up": {
-        "setup-tensorrt": "setup.cli:setup_tensorrt",
-        "build-ort": "setup.ort_cli:build_ort",
-        "backends": "setup.backends_cli:backends",
-        "doctor": "setup.doctor_cli:doctor",
+        "setup-tensorrt": ("setup.cli:setup_tensorrt", "Bring TensorRT's libraries and headers into this workspace."),
+        "build-ort": ("setup.ort_cli:build_ort", _BUILDS),
+        "backends": ("setup.backends_cli:backends", "List every backend and whether it is available here."),
+        "doctor": ("setup.doctor_cli:doctor", "Check this machine: driver, GPU, libraries, backends."),
     },
 }
-COMMANDS = {name: place for commands in PURPOSES.values() for name, place in commands.items()}
+COMMANDS = {name: place for commands in PURPOSES.values() for name, (place, _) in commands.items()}
+_LIST = (["-h"], ["--help"])
 
 
 class _Commands(TyperGroup):
-    """The commands; the list of them has a whole sentence on each."""
+    """The commands; the list of them has a whole sentence on each, and needs none of them."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as typer calls it
         """Write the commands by purpose, each with the first sentence of its help."""
         for purpose, names in PURPOSES.items():
             with formatter.section(purpose):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
+                formatter.write_dl([(name, sentence) for name, (_, sentence) in names.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what comes before a command; an option of another tool or a model in its place is refused."""
@@ -126,8 +158,9 @@ def app_of(names: Iterable[str]) -> typer.Typer:
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return `trtw` for a command line; of the commands, the one that is called is imported."""
-    return app_of(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+    """Return `trtw` for a command line; of the commands, the one that is called is imported, and none to list them."""
+    none = () if [*words] in _LIST else COMMANDS
+    return app_of(words[:1] if words and words[0] in COMMANDS else none)
 
 
 def main() -> None:

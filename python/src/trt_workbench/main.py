@@ -6,6 +6,8 @@ import gc
 import os
 import sys
 
+from trt_workbench import __version__
+
 
 def main() -> None:
     """Run `trtw`."""
@@ -56,6 +58,9 @@ def _code(module: str) -> int:
         from trt_workbench.core.workspace import enter_users_folder
 
         guard()
+        if module == "app" and sys.argv[1:] == ["--version"]:
+            sys.stdout.write(f"trt-workbench {__version__}\n")
+            return 0
         if problem := settle_variables():
             return _said(problem, 2)
         if problem := too_little():
