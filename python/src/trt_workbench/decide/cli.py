@@ -113,15 +113,17 @@ def _show(decision: Decision, directory: Path) -> None:
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
-    alike = grouped(unmeasured, lambda row: (_lacks(row), row.reason))
+    alike = grouped(
+        unmeasured,
+        lambda row: (
+            ("no latency of" if row.score else f"{row.state}:" if row.state == "does not apply" else "did not run:"),
+            row.reason,
+        ),
+    )
     reasons = [f"{what} {', '.join(row.label for row in rows)}: {reason}" for (what, reason), rows in alike.items()]
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
     print_run(console, directory)
-
-
-def _lacks(row: DecisionRow) -> str:
-    return "no latency of" if row.score else f"{row.state}:" if row.state == "does not apply" else "did not run:"
 
 
 def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class Constants(UserDict[str, Any]):
 def constants(graph: onnx.GraphProto) -> Constants:
     """Return the values of initialisers and Constant nodes by name; a graph input with a default is no constant.
 
-    Values that `light` and `without_weights` leave out are not known.
+    Values that `light` leaves out are not known.
     """
     defaults = {value.name for value in graph.input}
     inside = (tensor for tensor in graph.initializer if tensor.name not in defaults and not is_external(tensor))

@@ -151,7 +151,12 @@ class _Rounding:
     def of_graph(self, graph: onnx.GraphProto, scope: _Scope, inputs: Collection[str]) -> None:
         """Disturb a graph in place; `inputs` are those of the model, none in a subgraph."""
         values = (*graph.input, *graph.value_info, *graph.output)
-        scope.types |= {value.name: _element_type(value.type) for value in values}
+        scope.types |= {
+            value.name: (
+                value.type.tensor_type.elem_type if value.type.WhichOneof("value") in (None, "tensor_type") else -1
+            )
+            for value in values
+        }
         scope.types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
         scope.constants |= {tensor.name: tensor for tensor in graph.initializer}
         self._scores |= _scores(graph)
@@ -316,11 +321,6 @@ class _Rounding:
             made = node("Mul", clean, draw(1.0 - share, 1.0 + share), **last)
         if held is not None:
             node("Cast", node("Cast", made, to=held), output=name, to=kind)
-
-
-def _element_type(kind: onnx.TypeProto) -> int:
-    """Return the element type of a tensor, 0 if unknown; of a sequence or optional one that no tensor has."""
-    return kind.tensor_type.elem_type if kind.WhichOneof("value") in (None, "tensor_type") else -1
 
 
 def _may_mask(name: str, scope: _Scope) -> bool:

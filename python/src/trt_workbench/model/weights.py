@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import numpy_helper
 
 from trt_workbench.core.input_files import open_regular
-from trt_workbench.model.proto import copied, is_external
+from trt_workbench.model.proto import is_external
 from trt_workbench.model.reading import all_tensors, declared_bytes
 from trt_workbench.model.walking import all_graphs
 
 # Of tensors whose values decide what the graph does: shapes, indices and scales.
 _MOST_BYTES = 4096
-# In a graph that is rewritten smaller tensors may be shapes, indices and masks, whose values rewrites read.
-_LARGE_WEIGHT = 1 << 20
 _WITHOUT_SIZE = (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED)
 OWN_FILE = "."
 """Where a weight stands that is in the model's own file; no file may have this name."""
@@ -34,22 +31,20 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
     """Return a copy without the large initialisers' values, which are marked as external data at their places.
 
     Args:
-        model: parsed from `data`; its values are gone afterwards.
+        model: parsed from `data`.
         data: the file.
     """
-    places = _initializers(data)
-    for tensor in model.graph.initializer:
-        start, size = next(places)
-        if len(tensor.raw_data) > _MOST_BYTES and not is_external(tensor):
+    bare = light(model)
+    for tensor, whole, (start, size) in zip(
+        bare.graph.initializer, model.graph.initializer, _initializers(data), strict=True
+    ):
+        if is_in_own_file(tensor) and whole.HasField("raw_data"):
             raw = [place for number, *place in _fields(data, start, start + size) if number == _RAW_DATA]
-            offset, length = raw[-1]
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            del tensor.external_data[:]
-            for key, value in (("location", OWN_FILE), ("offset", offset), ("length", length)):
+            for key, value in zip(("offset", "length"), raw[-1], strict=True):
                 tensor.external_data.add(key=key, value=str(value))
-    # protobuf frees a message's contents only with the message
-    return copied(model)
+        elif is_in_own_file(tensor):
+            tensor.CopyFrom(whole)
+    return bare
 
 
 def put_back(
@@ -209,31 +204,3 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
     if tensor.data_type in _WITHOUT_SIZE:
         return len(tensor.raw_data) + sum(map(len, tensor.string_data))
     return declared_bytes(tensor)
-
-
-@contextmanager
-def without_weights(model: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
-    """Take large initialisers' bytes out of the model while the block runs, so that protobuf can handle it.
-
-    They are marked as external data meanwhile, and are raw data afterwards. Yields the bytes by name.
-    """
-    taken: dict[str, bytes] = {}
-    for tensor in model.graph.initializer:
-        held = not is_external(tensor) and tensor.data_type != onnx.TensorProto.STRING
-        if held and tensor_bytes(tensor) > _LARGE_WEIGHT:
-            if not tensor.raw_data:
-                raw = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
-                tensor.ClearField(onnx.helper.tensor_dtype_to_field(tensor.data_type))
-                tensor.raw_data = raw
-            taken[tensor.name] = tensor.raw_data
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            tensor.external_data.add(key="location", value="weights")
-    try:
-        yield taken
-    finally:
-        for tensor in model.graph.initializer:
-            if tensor.name in taken and is_external(tensor):
-                tensor.raw_data = taken[tensor.name]
-                tensor.ClearField("data_location")
-                del tensor.external_data[:]

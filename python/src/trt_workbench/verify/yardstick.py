@@ -24,6 +24,7 @@ from trt_workbench.model.narrow_formats import is_narrowing, narrow_formats
 from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import kinds, opset
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_nodes
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -265,8 +266,8 @@ class Yardstick:
         model = make()
         if any(not get(one).cpu for one in narrow_formats(model)):
             model = simulated(model)  # here, as the backend would keep the copy
-        big = model.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
-        onnx.save(model, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
+        save_model(model, path)
+        del model  # as large as the session
         self._written.add(name)
         return load_reference(path)
 

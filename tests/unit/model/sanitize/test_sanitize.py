@@ -289,7 +289,6 @@ def test_weights_count_wherever_their_values_are(tmp_path: Path) -> None:
 def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are never handed to protobuf together, and a second writing of one model loses none of them."""
     monkeypatch.setattr(sanitize_module, "MOST_WEIGHTS", 15_000)  # two of the three weights fit
-    monkeypatch.setattr(model_weights, "_LARGE_WEIGHT", 1_000)
     serialised: list[int] = []
     infer = onnx.shape_inference.infer_shapes
 

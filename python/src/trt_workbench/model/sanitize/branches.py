@@ -11,7 +11,6 @@ from trt_workbench.model.constants import Array, Constants, constants, evaluated
 from trt_workbench.model.editing import Names, name_nodes, replace_nodes
 from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 from trt_workbench.model.walking import defined, nodes_within, subgraphs
-from trt_workbench.model.weights import without_weights
 
 _CONDITION = 0
 _BRANCHES = ("else_branch", "then_branch")
@@ -34,12 +33,11 @@ def settle_ifs(model: onnx.ModelProto, limit_bytes: int) -> None:
     """Fold shapes and constants, and inline Ifs, as long as that takes an If away."""
     if not has_if(model.graph):
         return
-    with without_weights(model):
-        while True:
-            fold_shapes(model, limit_bytes)
-            fold_constants(model, limit_bytes)
-            if not inline_ifs(model) or not has_if(model.graph):
-                break
+    while True:
+        fold_shapes(model, limit_bytes)
+        fold_constants(model, limit_bytes)
+        if not inline_ifs(model) or not has_if(model.graph):
+            break
 
 
 def known_values(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Mapping[str, Array]) -> Constants:

@@ -161,16 +161,6 @@ class SanitizeSettings:
 Rewrite = Callable[[onnx.ModelProto, SanitizeSettings], list[str]]
 
 
-def sort_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
-    """Put every node behind those whose outputs it reads."""
-    return [f"{name} now comes after {read}" for name, read in in_order(model)]
-
-
-def names_of_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
-    """Give every node a name of its own, so that reports and layer names can be traced back."""
-    return [f"{old or '(no name)'} is now {new}" for old, new in name_nodes(model.graph.node)]
-
-
 def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Keep one of several initialisers that are equal in type, shape and bytes."""
     graph = model.graph
@@ -281,7 +271,8 @@ def _of_attention(rule: str) -> Rewrite:
 
 # In the order in which they run. The second word says whether they run without being asked for.
 REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
-    "sort-nodes": (sort_nodes, True),
+    # Every node behind those whose outputs it reads.
+    "sort-nodes": (lambda model, _: [f"{name} now comes after {read}" for name, read in in_order(model)], True),
     "freeze-dims": (freeze_dims, True),
     "remove-no-ops": (remove_no_ops, True),
     "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
@@ -297,6 +288,10 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "conv-2d": (lambda model, _: conv_2d(model), False),
     "dedupe-initializers": (dedupe_initializers, True),
     "remove-unused": (lambda model, _: remove_unused(model), True),
-    "name-nodes": (names_of_nodes, True),
+    # A name of its own for each, so that reports and layer names can be traced back.
+    "name-nodes": (
+        lambda model, _: [f"{old or '(no name)'} is now {new}" for old, new in name_nodes(model.graph.node)],
+        True,
+    ),
     **{rule: (_of_attention(rule), False) for rule in ATTENTION_RULES},
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from trt_workbench.model.sanitize.branches import has_if, known_values
 from trt_workbench.model.sanitize.integers import outside_int32
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
 from trt_workbench.model.walking import reads, subgraphs
-from trt_workbench.model.weights import inferred, light, weight_bytes, without_weights, write_whole
+from trt_workbench.model.weights import inferred, is_in_own_file, light, weight_bytes, write_whole
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
 
@@ -181,8 +180,7 @@ def sanitize(
         )
     model = source.load()
     before = _operators(model)
-    large = weight_bytes(model) > MOST_WEIGHTS
-    with checked_on_error(source), without_weights(model) if large else nullcontext():
+    with checked_on_error(source):
         changes = _rewrite(model, rewrites, settings)
         findings = _findings(model)
     findings += _checked(model, source.path)
@@ -275,13 +273,14 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
 
 def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
     """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
-    with without_weights(model) as weights, data.open("wb") as file:
-        for tensor in model.graph.initializer:
-            if tensor.name in weights and is_external(tensor):
+    bare = light(model)
+    with data.open("wb") as file:
+        for tensor, whole in zip(bare.graph.initializer, model.graph.initializer, strict=True):
+            if is_in_own_file(tensor):
                 del tensor.external_data[:]
-                raw = weights[tensor.name]
+                raw = whole.raw_data or onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(whole)).raw_data
                 place = {"location": data.name, "offset": file.tell(), "length": len(raw)}
                 for key, value in place.items():
                     tensor.external_data.add(key=key, value=str(value))
                 file.write(raw)
-        path.write_bytes(model.SerializeToString())
+    path.write_bytes(bare.SerializeToString())

@@ -154,7 +154,11 @@ class DraftedStream:
                     f"--signal names no input of the model: {name}; {did_you_mean(name, self._model.inputs)}"
                 )
             return self._model.inputs[name]
-        reals = [one for one in left if one.dtype in _REAL and _holds_several(one)]
+        reals = [
+            one
+            for one in left
+            if one.dtype in _REAL and (bool(one.shape) and any(size != 1 for size in one.shape or ()))
+        ]
         wholes = [
             one for one in left if one.dtype in WHOLE and len(one.shape or ()) > 1 and "len" not in one.name.lower()
         ]
@@ -243,10 +247,6 @@ class DraftedStream:
             said = f"{found.frames} frames{ahead}, a later one every {found.hop} ({found.keys} of the model's metadata)"
             self.notes.append(f"Chunks: {said}")
         return sizes, left
-
-
-def _holds_several(tensor: ModelTensor) -> bool:
-    return bool(tensor.shape) and any(size != 1 for size in tensor.shape or ())
 
 
 def _said(
