@@ -93,9 +93,9 @@ def accumulate(
             present = np.where(objects > 0, objects, np.nan)[:, None]
             inside, found = one.inside[area, :end], np.take(drawn, plan.places, axis=1)
             every = np.cumsum(drawn if inside.all() else drawn * inside, axis=1, dtype=np.int32)
-            known = _average_precision(plan, drawn, found, every, _Wanted.of(objects))
+            known, right = _average_precision(plan, drawn, found, every, _Wanted.of(objects))
             precision[part, area] = np.where(objects[:, None] > 0, known, np.nan)
-            recall[part, area] = _between(found, plan.bounds) / present
+            recall[part, area] = right / present
             for place, limit in enumerate(LIMITS if area == 0 else ()):
                 first = np.flatnonzero(one.ranks[plan.places] < limit)
                 own = _between(np.take(found, first, axis=1), np.searchsorted(first, plan.bounds))
@@ -137,8 +137,8 @@ class _Wanted(NamedTuple):
 
 def _average_precision(
     plan: _Plan, drawn: NDArray[np.int32], found: NDArray[np.int32], every: NDArray[np.int32], wanted: _Wanted
-) -> NDArray[np.float64]:
-    """Return the mean of the precision at 101 recalls, [resamples, thresholds].
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the mean of the precision at 101 recalls, and how many objects are found, each [resamples, thresholds].
 
     Args:
         plan: of the area.
@@ -161,7 +161,8 @@ def _average_precision(
         backwards = curve[:, slice(*ends)][:, ::-1]
         np.maximum.accumulate(backwards, axis=1, out=backwards)
     reached, highest = wanted.reached[wanted.begins + right], np.take(curve, plan.run, axis=1)
-    fresh = np.diff(reached, axis=1, prepend=np.int32(0))
+    fresh = reached.copy()
+    fresh[:, 1:] -= reached[:, :-1]
     firsts = [part.start for part in parts if part.start < part.stop]
     fresh[:, firsts] = reached[:, firsts]
     # the first recall needs nothing, and belongs to the first place
@@ -170,7 +171,8 @@ def _average_precision(
     terms = fresh * highest
     terms[:, firsts] += highest[:, firsts] * apart
     sums = [_summed(plan.order[part], terms[:, part], plan.informative) for part in parts]
-    return np.stack(sums, axis=1) / len(RECALLS)
+    objects = [right[:, part][:, -1:].sum(axis=1) for part in parts]
+    return np.stack(sums, axis=1) / len(RECALLS), np.stack(objects, axis=1)
 
 
 def _summed(at: NDArray[np.intp], terms: NDArray[np.float64], many: int) -> NDArray[np.float64]:
