@@ -66,7 +66,6 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "unit/overview/test_history.py::test_changes_are_named_and_drawn",
         "unit/export/test_export.py::test_bencher",
         "unit/export/test_export.py::test_parquet",
-        "unit/export/test_export.py::test_prometheus",
         "unit/export/test_export.py::test_github_action_benchmark_has_a_file_for_each_direction",
     ),
     "where the time goes": (

@@ -524,7 +524,7 @@ def _history(_: Rng) -> _Recipe:
 
 
 def _export(rng: Rng) -> _Recipe:
-    command, to = rng.choice(list(_RUN_FILES)), rng.choice(("bencher", "github-action-benchmark", "prometheus"))
+    command, to = rng.choice(list(_RUN_FILES)), rng.choice(("bencher", "github-action-benchmark"))
     return _Recipe(["export", f"runs/{command}", "--to", to, "--output", "out/figures"], _run_files(command))
 
 

@@ -39,7 +39,7 @@ PURPOSES = {
         "report": ("overview.cli:report", "Write the reports of runs again, and an overview of them."),
         "export": (
             "export.cli:export",
-            "Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark, Prometheus.",
+            "Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark.",
         ),
     },
     "Decide": {

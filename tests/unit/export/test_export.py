@@ -81,26 +81,6 @@ def test_github_action_benchmark_has_a_file_for_each_direction(bench: Path, scor
 
 
 @pytest.mark.readers
-def test_prometheus(bench: Path, scored: Path, tmp_path: Path) -> None:
-    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
-    text = exported(bench, "prometheus", tmp_path / "o")["trtw.prom"]
-    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
-    assert {family.type for family in families.values()} == {"gauge"}
-    first = families["trtw_latency_seconds"].samples[0]
-    assert first.labels == {"scenario": "arrays", "work": "m b1", "runtime": 'a "b"\\c'}
-    assert first.value == pytest.approx(2.04e-3)
-    assert families["trtw_run_info"].samples[0].labels["commit"] == "c" * 40
-    assert len(families["trtw_latency_seconds_low"].samples) == 1
-    score = exported(scored, "prometheus", tmp_path / "s")["trtw.prom"]
-    sample = next(iter(parser.text_string_to_metric_families(score))).samples[0]
-    assert (sample.labels["figure"], sample.value) == ("AP", 0.5)
-
-
-def test_the_text_of_prometheus(scored: Path, tmp_path: Path) -> None:
-    held(exported(scored, "prometheus", tmp_path / "o")["trtw.prom"])
-
-
-@pytest.mark.readers
 def test_parquet(bench: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     files = json_of("export", bench, "--to", "parquet", "--output", tmp_path / "o")
@@ -128,9 +108,9 @@ def test_what_cannot_be_exported_is_refused(bench: Path, tmp_path: Path) -> None
     held(stderr_of("export", bench, "--to", "bencher", "--output", tmp_path / "o/bencher.json"))
     failed = bench_folder(tmp_path / "failed", {}, DAY)
     (failed / "records.jsonl").write_text("")
-    held(stderr_of("export", failed, "--to", "prometheus"))
+    held(stderr_of("export", failed, "--to", "bencher"))
 
 
 def test_the_same_file_is_replaced(bench: Path, scored: Path, tmp_path: Path) -> None:
-    for to in ("bencher", "github-action-benchmark", "prometheus"):
+    for to in ("bencher", "github-action-benchmark"):
         assert exported(bench, to, tmp_path / "o") != exported(scored, to, tmp_path / "o")

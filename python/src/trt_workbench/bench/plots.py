@@ -213,8 +213,8 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
                 medians = [spot.value for spot in row.repetitions]
                 axes.scatter(medians, [position] * len(medians), 9, facecolors="none", edgecolors=INK, linewidths=0.6)
                 axes.annotate(
-                    _three(interval.median), (_end(row), position), (4, 0), textcoords="offset points",
-                    va="center", fontsize=8,
+                    f"{interval.median:,.0f}" if interval.median >= 100 else f"{interval.median:.3g}",
+                    (_end(row), position), (4, 0), textcoords="offset points", va="center", fontsize=8,
                 )  # fmt: skip
                 said[position] = f"{label(row.standing.runtime)}, {label(table.work)}: {_interval(row.standing)}"
                 ticks[position] = "\n".join(textwrap.wrap(label(row.standing.runtime), _LABEL_WIDTH // 2))
@@ -228,11 +228,6 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
         axes.set_title(label(f"Latency of {tables[0].model}, {tables[0].scenario}"))
         axes.grid(visible=False, axis="y")
     return path
-
-
-def _three(value: float) -> str:
-    """Return a figure with three digits, or whole where it has more."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _end(row: BenchRow) -> float:

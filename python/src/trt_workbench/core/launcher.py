@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -96,7 +97,10 @@ def task(name: str, *arguments: str) -> str:
     environment = started.environment
     if name == "build-ort":
         environment = next(name for name in (environment, *_suited(), *_ANY_CARD) if name.endswith("-trt11"))
-    elif name in ("setup-tensorrt", "build-native") and environment not in _gpu_environments():
+    elif name in ("setup-tensorrt", "build-native") and environment not in (
+        *_ANY_CARD,
+        *chain(*_CARD_ENVIRONMENTS.values()),
+    ):
         environment = gpu_environment()
     return f"`{started.in_environment(environment, words)}`"
 
@@ -150,10 +154,6 @@ def _remake(started: Launcher) -> str:
     if started.kind == "pixi":
         return f"Install the environment again: `pixi clean -e {started.environment}`, then the same command."
     return f"Remove tmp/venvs/{started.environment}, then run the same command again, which creates it."
-
-
-def _gpu_environments() -> tuple[str, ...]:
-    return (*_ANY_CARD, *(name for names in _CARD_ENVIRONMENTS.values() for name in names))
 
 
 def _suited() -> tuple[str, ...]:

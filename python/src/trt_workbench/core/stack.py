@@ -161,14 +161,14 @@ class Stack:
             except WorkerFailure as failure:
                 raise ComponentMissing(f"The stack's Python does not start ({failure}): {self.text}") from failure
         same = version == list(sys.version_info[:2])
-        return [one for one in sys.path if Path(one).is_dir() and _is_of_packages(one)] if same else []
+        return [
+            one
+            for one, path in zip(sys.path, map(Path, sys.path), strict=True)
+            # those of packages, not of Python's own library
+            if same and path.is_dir() and not (path / "os.py").is_file() and path.name != "lib-dynload"
+        ]
 
 
 def is_chosen() -> bool:
     """Whether this process runs in a stack: then its versions are the user's choice, however old."""
     return STACK in os.environ
-
-
-def _is_of_packages(folder: str) -> bool:
-    """Whether a folder of the import path holds packages, and not Python's own library."""
-    return not Path(folder, "os.py").is_file() and Path(folder).name != "lib-dynload"

@@ -17,10 +17,6 @@ MIB = 1 << 20
 _TACTIC_SOURCE = re.compile(r"[+-][A-Za-z_]+")
 
 
-def _split_precision(value: Any) -> Any:
-    return tuple(part.strip() for part in value.split("+")) if isinstance(value, str) else value
-
-
 class Calibration(CalibrationOptions, BaseModel):
     """What an INT8 calibrator is fed with."""
 
@@ -35,7 +31,10 @@ class BuildSettings(BuildOptions, BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    precision: Annotated[tuple[str, ...], BeforeValidator(_split_precision)] = ("fp32",)
+    precision: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda said: tuple(map(str.strip, said.split("+"))) if isinstance(said, str) else said),
+    ] = ("fp32",)
     profiles: tuple[Profile, ...] = ()
     calibration: Calibration | None = None
 

@@ -1,7 +1,7 @@
 """`export`: the figures of a run in the forms that other tools read.
 
-In: a run directory. Out: `records.parquet`, or the figures (`figures.py`) for Bencher, github-action-benchmark or
-Prometheus (`formats.py`).
+In: a run directory. Out: `records.parquet`, or the figures (`figures.py`) for Bencher or
+github-action-benchmark (`formats.py`).
 
     run directory ─► figures with intervals ─► one file a format, read back before it counts as written
 """

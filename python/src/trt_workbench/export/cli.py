@@ -9,7 +9,7 @@ import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json
 
-To = Literal["parquet", "bencher", "github-action-benchmark", "prometheus"]
+To = Literal["parquet", "bencher", "github-action-benchmark"]
 
 
 @handled
@@ -23,7 +23,7 @@ def export(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark, Prometheus.
+    """Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark.
 
     Medians and scores have their intervals, where the format holds any. Parquet gets every record.
     """

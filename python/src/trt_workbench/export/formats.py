@@ -1,25 +1,22 @@
 """Figures in the forms that other tools read, by their published specifications, and what reads each back.
 
-Bencher's Metric Format (bencher.dev/docs/reference/bencher-metric-format), github-action-benchmark's
-`customBiggerIsBetter` and `customSmallerIsBetter` (its README), and Prometheus' text exposition format 0.0.4
-(prometheus.io/docs/instrumenting/exposition_formats).
+Bencher's Metric Format (bencher.dev/docs/reference/bencher-metric-format), and github-action-benchmark's
+`customBiggerIsBetter` and `customSmallerIsBetter` (its README).
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, NotRequired
 
 from pydantic import FiniteFloat, TypeAdapter
 from typing_extensions import TypedDict
 
-from trt_workbench.core.artefacts import Environment, RunDocument
-from trt_workbench.export.figures import LATENCY, THROUGHPUT, RunFigure
+from trt_workbench.core.artefacts import RunDocument
+from trt_workbench.export.figures import LATENCY, RunFigure
 
-PROMETHEUS_HEAD = "# Written by trt-workbench from the run directory of one command.\n"
 # Of Bencher, https://bencher.dev/docs/reference/bencher-metric-format: the latency that it knows is in nanoseconds.
 _NANOSECONDS = 1e6
 _LONGEST_NAME, _LONGEST_SLUG = 1024, 64
@@ -78,60 +75,6 @@ def action(figures: Iterable[RunFigure], run: RunDocument) -> dict[str, str]:
             entry["extra"] = f"interval: {figure.low:.6g} to {figure.high:.6g}\n{entry['extra']}"
         entries.setdefault(tool, []).append(entry)
     return {tool: _json(found) for tool, found in entries.items()}
-
-
-def prometheus(figures: Sequence[RunFigure], run: RunDocument, environment: Environment) -> str:
-    """Return the figures as gauges in Prometheus' text format, in its base units: seconds, and shares of one."""
-    families: dict[str, tuple[str, list[str]]] = {}
-    for figure in figures:
-        name, scale = _family(figure)
-        shown = {**figure.labels, **({"figure": figure.name} if name == _SCORE else {})}
-        for end, meaning, value in (
-            ("", "", figure.value),
-            ("_low", ", lower end of its interval", figure.low),
-            ("_high", ", upper end of its interval", figure.high),
-        ):
-            if value is not None:
-                text = f"{_MEANINGS[name]}{meaning}"
-                families.setdefault(f"{name}{end}", (text, []))[1].append(_sample(f"{name}{end}", shown, value * scale))
-    families |= _about(run, environment)
-    blocks = (f"# HELP {name} {text}\n# TYPE {name} gauge\n{''.join(rows)}" for name, (text, rows) in families.items())
-    return PROMETHEUS_HEAD + "".join(blocks)
-
-
-_SCORE = "trtw_score"
-_MEANINGS = {
-    "trtw_latency_seconds": "Median latency of one call",
-    "trtw_items_per_second": "Median throughput",
-    _SCORE: "Score of a model on a data set",
-}
-
-
-def _family(figure: RunFigure) -> tuple[str, float]:
-    if figure.name == LATENCY:
-        return "trtw_latency_seconds", 1e-3
-    return ("trtw_items_per_second" if figure.name == THROUGHPUT else _SCORE), 1.0
-
-
-def _about(run: RunDocument, environment: Environment) -> Iterator[tuple[str, tuple[str, list[str]]]]:
-    labels = {
-        "command": run.command, "run_id": run.run_id, "status": run.status, "commit": environment.git.commit or "",
-        "version": environment.workbench_version or "", "gpu": environment.driver.gpu_names,
-        "driver": environment.driver.driver_version or "",
-    }  # fmt: skip
-    yield "trtw_run_info", ("The run that the metrics belong to", [_sample("trtw_run_info", labels, 1)])
-    started = datetime.datetime.fromisoformat(run.started_at).timestamp()
-    name = "trtw_run_started_timestamp_seconds"
-    yield name, ("When the run started", [_sample(name, {}, started)])
-
-
-def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
-    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{inside}}} {value:.15g}\n" if inside else f"{name} {value:.15g}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _json(document: Any) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.core.artefacts import RunDocument, read_environment, run_document
+from trt_workbench.core.artefacts import RunDocument, run_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign, write_text
 from trt_workbench.core.input_files import read_bytes, read_text
 from trt_workbench.core.workspace import output_root
 from trt_workbench.export.figures import figures_of
-from trt_workbench.export.formats import ACTION, BENCHER, PROMETHEUS_HEAD, action, bencher, prometheus
+from trt_workbench.export.formats import ACTION, BENCHER, action, bencher
 from trt_workbench.export.tables import require_pyarrow, write_table
 
 _PARQUET = b"PAR1"
-_ENDINGS = {"bencher": "bencher.json", "prometheus": "trtw.prom", "parquet": "records.parquet"}
 
 
 def write_export(run: Path, to: str, output: Path | None) -> list[Path]:
@@ -23,7 +22,7 @@ def write_export(run: Path, to: str, output: Path | None) -> list[Path]:
 
     Args:
         run: run directory.
-        to: "parquet", "bencher", "github-action-benchmark" or "prometheus".
+        to: "parquet", "bencher" or "github-action-benchmark".
         output: folder, made if absent; None for `tmp/export/<run-id>/`.
 
     Raises:
@@ -38,7 +37,7 @@ def write_export(run: Path, to: str, output: Path | None) -> list[Path]:
     if folder.exists() and not folder.is_dir():
         raise UsageProblem(f"The output is a file; name a folder: {folder}")
     if to == "parquet":
-        place = folder / _ENDINGS[to]
+        place = folder / "records.parquet"
         refuse_foreign(place, _READ_BACK[to])
         write_table(run, place)
         return [place]
@@ -56,9 +55,7 @@ def _texts(run: Path, to: str, document: RunDocument) -> dict[str, str]:
     if not figures:
         raise UsageProblem(f"The run measured nothing, so there is nothing to export: {run}")
     if to == "bencher":
-        return {_ENDINGS[to]: bencher(figures)}
-    if to == "prometheus":
-        return {_ENDINGS[to]: prometheus(figures, document, read_environment(run))}
+        return {"bencher.json": bencher(figures)}
     return {f"{tool}.json": text for tool, text in action(figures, document).items()}
 
 
@@ -66,6 +63,5 @@ def _texts(run: Path, to: str, document: RunDocument) -> dict[str, str]:
 _READ_BACK: dict[str, Callable[[Path], object]] = {
     "bencher": lambda path: BENCHER.validate_json(read_text(path)) is not None,
     "github-action-benchmark": lambda path: ACTION.validate_json(read_text(path)) is not None,
-    "prometheus": lambda path: read_text(path).startswith(PROMETHEUS_HEAD),
     "parquet": lambda path: read_bytes(path).startswith(_PARQUET),
 }

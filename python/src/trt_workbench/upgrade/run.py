@@ -27,7 +27,6 @@ from trt_workbench.upgrade.document import (
     Outcome,
     Reduced,
     ScoredPair,
-    StackSide,
     Timed,
     Upgrade,
     Upgraded,
@@ -123,7 +122,9 @@ class _Pair:
         done = tuple(self._done[name] for name in self._named if name in self._done)
         left = tuple(name for name in self._named if name not in self._done)
         after = self._after.side if self._after else None
-        same = after is not None and is_one(self._before.side, after)
+        same = after is not None and all(
+            getattr(self._before.side, name) == getattr(after, name) for name in ("versions", "options")
+        )
         found = Upgrade(
             before=self._before.side,
             after=after,
@@ -264,11 +265,6 @@ class _Pair:
 
 def _is_scored(folder: Path) -> bool:
     return (folder / "metrics.json").is_file()
-
-
-def is_one(before: StackSide, after: StackSide) -> bool:
-    """Whether two sides are the same stack with the same options."""
-    return (before.versions, before.options) == (after.versions, after.options)
 
 
 def worst(found: Sequence[Checked]) -> Checked:

@@ -118,7 +118,8 @@ def _examine(provider: str) -> Availability:
     versions = dict(found.versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / FILES[provider]).is_file():
-        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: it lacks {FILES[provider]}."
+        wheel = "-gpu" * ("onnxruntime-gpu" in installed_packages())
+        reason = f"the installed onnxruntime{wheel} {ort.__version__} has no {provider}: it lacks {FILES[provider]}."
         return Availability(ok=False, reason=reason, fix=package("onnxruntime-gpu"), versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
@@ -192,7 +193,3 @@ def _tensorrt_advice() -> str:
         f"Run {task('setup-tensorrt')}{source}; if the wheel links another major version of TensorRT, build ONNX "
         f"Runtime with {task('build-ort')}."
     )
-
-
-def _wheel_name() -> str:
-    return "onnxruntime-gpu" if "onnxruntime-gpu" in installed_packages() else "onnxruntime"

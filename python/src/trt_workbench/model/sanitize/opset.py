@@ -147,10 +147,6 @@ def _resize(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
     )
 
 
-def _pad(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
-    return not (len(node.input) > 3 and node.input[3]) and _text(node, "mode") != "wrap"
-
-
 def _scatter(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
     return _text(node, "reduction") not in ("min", "max")
 
@@ -183,7 +179,7 @@ _LOWERED: Mapping[str, Lower] = {
     "Cast": _cast,
     "DequantizeLinear": _quantizer,
     "GridSample": _grid,
-    "Pad": _pad,
+    "Pad": lambda node, _: not (len(node.input) > 3 and node.input[3]) and _text(node, "mode") != "wrap",
     "QuantizeLinear": _quantizer,
     "Resize": _resize,
     "ScatterElements": _scatter,

@@ -190,7 +190,7 @@ def remove_no_ops(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     counts = use_counts(graph)
     gone = []
     for node in graph.node:
-        training = len(node.input) > 2 and node.input[2] and not _is_false(values.get(node.input[2]))
+        training = len(node.input) > 2 and node.input[2] and np.any(values.get(node.input[2], True))
         mask_used = len(node.output) > 1 and bool(counts[node.output[1]])
         inert = node.op_type == "Identity" or (node.op_type == "Dropout" and not training and not mask_used)
         if inert and bypass(graph, node):
@@ -198,10 +198,6 @@ def remove_no_ops(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     changed = [f"{node.op_type} {node.name}" for node in gone]
     remove_nodes(graph, gone)
     return changed
-
-
-def _is_false(value: object) -> bool:
-    return isinstance(value, np.ndarray) and not value.any()
 
 
 def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
