@@ -62,6 +62,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "runtimes measured side by side": ("cli/test_bench.py::test_a_matrix_end_to_end",),
     "whether one benchmark run is slower": ("cli/test_bench.py::test_a_slow_down_fails_the_comparison",),
     "new weights for an engine": ("cli/engines/test_plans.py::test_a_stripped_plan_is_refused_until_it_has_weights",),
+    "the decision by a metric of your own": (
+        "cli/test_own_score.py::test_examples_of_the_guide_give_what_a_loop_gives",
+    ),
     "metrics of many runs over dates or commits": (
         "unit/overview/test_history.py::test_changes_are_named_and_drawn",
         "unit/export/test_export.py::test_bencher",
