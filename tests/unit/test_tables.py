@@ -89,6 +89,6 @@ def test_the_table_of_perplexities_is_whole_at_80_columns() -> None:
     rows = [row(), row(backend="torch-compile", precision="int4-weights", relative_difference=-123.4567)]
     lines = printed(eval_llm._perplexities({"tokens": 10**9, "backends": rows}), 80)
     text = " ".join(lines)
-    for figure in ("+4.8e-10", "-1.2e+02", "123456.7891", "1.9e-05", "99.999 %", "3.1e-12"):
+    for figure in ("+4.82e-08 %", "-1.235e+04 %", "123456.7891", "1.9e-05", "99.999 %", "3.1e-12"):
         assert text.count(figure) >= 1, "\n".join(lines)
     assert max(map(len, lines)) <= 80
