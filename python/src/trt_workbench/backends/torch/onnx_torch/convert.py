@@ -309,8 +309,6 @@ class _Converter:
         given = {place: value for place, value in enumerate(inputs) if value is not left_out}
         if refused := [name for place, name in recurrent.REFUSED.items() if place in given]:
             raise Unsupported(f"{node.op_type} with {refused[0]} is not supported by the torch backend.")
-        if lacking := [name for place, name in recurrent.NEEDED.items() if place not in given]:
-            raise UsageProblem(f"{node.op_type} (node {node.name}) lacks its input {lacking[0]}.")
         weights = []
         for value in (given[place] for place in recurrent.WEIGHTS if place in given):
             if value.constant is None:

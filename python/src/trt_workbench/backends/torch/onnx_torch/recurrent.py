@@ -15,7 +15,7 @@ _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 KINDS = frozenset(_GATES)
 # Inputs that are read while the graph is converted, and those that a call gives.
 WEIGHTS, CALLED = (1, 2, 3), (0, 5, 6)
-NEEDED, REFUSED = {0: "X", 1: "W", 2: "R"}, {4: "sequence_lens", 7: "P (peepholes)"}
+REFUSED = {4: "sequence_lens", 7: "P (peepholes)"}
 _ACTIVATIONS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 _WITHOUT_COUNTERPART = ("activation_alpha", "activation_beta", "clip", "input_forget")
 
