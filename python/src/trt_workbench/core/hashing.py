@@ -79,7 +79,7 @@ def hash_file(path: Path) -> str:
         return known
     with open_regular(path) as file:
         stamp = stamp_of(file.fileno())
-        lasts = stamp and (not _unsettled_ns(stamp))
+        lasts = stamp and not _unsettled_ns(stamp)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if lasts:
             _keep(stamp, digest, file)

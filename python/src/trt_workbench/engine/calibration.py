@@ -222,8 +222,4 @@ def array_columns(path: Path, inputs: Sequence[str], *, others: bool = False) ->
         raise UsageProblem(f"The calibration file holds {found}, but the model takes {sorted(inputs)}: {path}")
     if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
         raise UsageProblem(f"The arrays in the file have different numbers of samples: {path}")
-    return (
-        {name: arrays[name] for name in arrays if name not in inputs}
-        if others
-        else {name: arrays[name] for name in inputs}
-    )
+    return {name: arrays[name] for name in (sorted(arrays.keys() - set(inputs)) if others else inputs)}

@@ -266,3 +266,29 @@ def test_an_attribute_that_the_operator_does_not_have_is_refused(
     with pytest.raises(UsageProblem, match="has no attribute"):
         convert(Model.open(tmp_path / "m.onnx")).module(torch.ones(2, 3), torch.tensor(data=True))
     assert not (tmp_path / "ran").exists()
+
+
+def test_no_name_or_text_of_a_model_is_source(tmp_path: Path) -> None:
+    """Names of tensors, nodes, graphs and dimensions, and texts of attributes: torch.fx runs what it writes."""
+    places = iter(range(100))
+
+    def name() -> str:
+        return f"a'), open({str(tmp_path / str(next(places)))!r}, 'w'), ('b"
+
+    x, w, p, y, dim, ask = (name() for _ in range(6))
+    pads = helper.make_tensor(w, TensorProto.INT64, [4], [0, 0, 0, 1])
+    node = helper.make_node("Pad", [x, w], [p], name=name(), mode="edge", doc_string=name())
+    floats = helper.make_tensor_value_info(p, TensorProto.FLOAT, None)
+    branch = helper.make_graph([node], name(), [], [floats], [pads])
+    chosen = helper.make_node("If", [ask], [y], name=name(), then_branch=branch, else_branch=branch)
+    inputs = [
+        helper.make_tensor_value_info(x, TensorProto.FLOAT, [dim, 3]),
+        helper.make_tensor_value_info(ask, TensorProto.BOOL, []),
+    ]
+    graph = helper.make_graph([chosen], name(), inputs, [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "m.onnx")
+    with torch.inference_mode():
+        (found,) = convert(Model.open(tmp_path / "m.onnx")).module(torch.ones(2, 3), torch.tensor(data=True))
+    assert found.shape == (2, 4)
+    assert [one.name for one in tmp_path.iterdir()] == ["m.onnx"]

@@ -118,8 +118,8 @@ def _examine(provider: str) -> Availability:
     versions = dict(found.versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / FILES[provider]).is_file():
-        wheel = "-gpu" * ("onnxruntime-gpu" in installed_packages())
-        reason = f"the installed onnxruntime{wheel} {ort.__version__} has no {provider}: it lacks {FILES[provider]}."
+        wheel = "onnxruntime-gpu" if "onnxruntime-gpu" in installed_packages() else "onnxruntime"
+        reason = f"the installed {wheel} {ort.__version__} has no {provider}: it lacks {FILES[provider]}."
         return Availability(ok=False, reason=reason, fix=package("onnxruntime-gpu"), versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
