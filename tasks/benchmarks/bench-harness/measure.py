@@ -1,8 +1,8 @@
 """How honest the ranks are: `trtw bench` on two runtimes that are the same (A/A), and on one with a planted slow-down.
 
-Every pair is a run of the command with two runtimes, `a` and `b`, both ort-cpu with one thread on the embedded
-detector. In a planted pair the worker of `b` waits after every call, busily, for a share of the time that the call
-took.
+Every pair is a run of the command with its default settings and two runtimes, `a` and `b`, on the embedded detector:
+both of one backend, ort-cpu with one thread. In a planted pair the worker of `b` waits after every call, busily, for a
+share of the time that the call took.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ def slowed(call: Callable[[], object], share: float) -> Callable[[], None]:
 
 def measured_pair(number: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the command once, and return what it says of `b`."""
-    runtime = {"backend": "ort-cpu", "threads": 1}
+    runtime = {"backend": arguments.backend, **({"threads": 1} if arguments.backend == "ort-cpu" else {})}
     config = {
         "seed": number,
-        "measure": {"warmup_ms": arguments.warmup_ms, "duration_s": arguments.duration_s},
         "models": {"detector": {"embedded": "shapes-yolov10"}},
         "runtimes": [{**runtime, "name": name} for name in ("a", "b")],
         "scenarios": {"arrays": {"kind": "arrays"}},
@@ -89,8 +88,7 @@ def main() -> None:
     parser.add_argument("--planted", type=float, default=0.0, help="Share by which b is slowed down.")
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--first", type=int, default=0, help="Number of the first pair, which is its seed.")
-    parser.add_argument("--duration-s", type=float, default=0.2)
-    parser.add_argument("--warmup-ms", type=float, default=50.0)
+    parser.add_argument("--backend", default="ort-cpu")
     parser.add_argument("--output", type=Path, required=True, help="File of one JSON line a pair.")
     arguments = parser.parse_args()
     os.environ[_SHARE] = str(arguments.planted)

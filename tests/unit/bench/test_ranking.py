@@ -141,6 +141,42 @@ def test_a_planted_twentieth_is_found() -> None:
     assert pairs(100, 1.05, 9, 18) >= 0.95
 
 
+def in_turns(runs: int, factor: float, slice_noise: float, **how: Any) -> tuple[float, float]:
+    """Return in what share of runs `b` is ranked below `a`, and above it, by nine rounds of ten turns each.
+
+    The machine changes its speed by up to a half for some slices, which reaches the two that follow one another, as on
+    a virtual machine with neighbours; every slice is disturbed by `slice_noise`, and a process by 0.5 %.
+    """
+    rng, found = np.random.default_rng(11), [0, 0]
+    for _ in range(runs):
+        records = []
+        for number in range(9):
+            changes = rng.random(20) < 0.2
+            state = rng.choice([0.0, 0.12, 0.4], 20)[np.maximum.accumulate(np.where(changes, np.arange(20), 0))]
+            noise = (state + rng.normal(0, slice_noise, 20)).reshape(10, 2)
+            noise[1::2] = noise[1::2, ::-1]  # every other turn in reverse
+            noise += rng.normal([0, np.log(factor)], 0.005)
+            for name, times in zip("ab", np.exp(noise).T.tolist(), strict=True):
+                shaken = {"unstable": ["drifted"] if how.get("unstable", True) else []}
+                records.append(
+                    record(name, number, float(np.median(times)), group=str(number), slice_p50_ms=times, **shaken)
+                )
+        ranks = {one.runtime: one.rank for one in rank(records)}
+        found = [found[0] + (ranks["b"] > ranks["a"]), found[1] + (ranks["b"] < ranks["a"])]
+    return found[0] / runs, found[1] / runs
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.02, 0.1])
+def test_where_speeds_change_in_turns_the_same_is_not_ranked_apart(noise: float) -> None:
+    assert sum(in_turns(150, 1.0, noise)) <= 0.03  # an interval of 99 %
+
+
+def test_where_speeds_change_in_turns_a_planted_twentieth_is_found() -> None:
+    assert in_turns(100, 1.05, 0.02)[0] >= 0.95
+    assert in_turns(100, 1 / 1.05, 0.02)[1] >= 0.95
+    assert in_turns(100, 1.05, 0.02, unstable=False)[0] >= 0.95
+
+
 def test_what_disturbs_a_side_for_a_whole_run_is_no_rank_where_it_shows() -> None:
     shaken = {"unstable": ["its threads waited for a processor"]}
     assert pairs(50, 1.0, 9, 9, luck=0.08, **shaken) == 0

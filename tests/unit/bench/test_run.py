@@ -61,7 +61,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "runtimes": [{"backend": "ort-cuda" if name == "gpu" else "ort-cpu", "name": name} for name in rates],
             "scenarios": {"sweep": SWEEP},
             "repetitions": len(next(iter(rates.values()))[0]),
-            "measure": {"warmup_ms": 0, "duration_s": 0.001},
+            "measure": {"warmup_ms": 0, "duration_s": 0.001, "slices": 1},
             "compare_outputs": False,
             **changes,
         }
@@ -191,6 +191,28 @@ def test_every_round_has_new_processes_unless_loading_takes_long(
     assert groups(records) == of_a_process
     assert len(begun) == 2 * len(of_a_process)
     assert len({record.load_s for record in records}) == 2  # of the first process, which may have built an engine
+
+
+@pytest.mark.parametrize(("names", "order"), [("a", "a"), ("ab", "abbaab"), ("abc", "abccbaabc")])
+def test_runtimes_take_turns_slice_by_slice_and_one_alone_is_not_cut(
+    measured: Any, monkeypatch: pytest.MonkeyPatch, names: str, order: str
+) -> None:
+    taken: list[tuple[str, float]] = []
+    measure = run.BenchRun._slice
+
+    def sliced(self: Any, one: Any, limits: Any, stack: Any) -> Any:
+        taken.append((one.point.runtime, limits.duration_s))
+        return measure(self, one, limits, stack)
+
+    monkeypatch.setattr(run.BenchRun, "_slice", sliced)
+    settings = {"warmup_ms": 0, "duration_s": 0.006, "slices": 3}
+    rates = {name: [[100.0] * 9] for name in names}
+    records = measured(rates, scenarios={"one": {"kind": "arrays"}}, measure=settings, repetitions=1)
+    places = [name for name, _ in taken[: len(names)]]  # drawn with the seed
+    assert "".join(name for name, _ in taken) == "".join(places[names.index(name)] for name in order)
+    slices = len(order) // len(names)
+    assert {limit for _, limit in taken} == {0.006 / slices}
+    assert {len(record.slice_p50_ms) for record in records} == {slices}
 
 
 def test_an_engine_that_was_built_again_is_not_measured(measured: Any, monkeypatch: pytest.MonkeyPatch) -> None:

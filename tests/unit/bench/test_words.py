@@ -108,11 +108,6 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     assert not [word for word in overall(run_of(repetitions("a", 1.0)), []) if "Unstable" in word]
 
 
-def test_repetitions_that_creep_are_a_warning() -> None:
-    crept = [record("a", number, 1 + number / 100, p50_interval_ms=(0.5, 2.0)) for number in range(9)]
-    assert "At 1 point the later repetitions differ" in " ".join(overall(run_of(crept), tables(run_of(crept))))
-
-
 def test_what_a_runtime_costs_on_a_gpu() -> None:
     # the card's counter goes on in steps: single repetitions are far off, their mean is not
     energies = [0.2, 0.6, 0.4, 0.4]

@@ -131,7 +131,7 @@ def test_a_baseline_that_cannot_be_compared_is_refused(
 def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     twice: Path, tmp_path: Path, outside_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda _: SamplingLimits(1, 0.01, 2, 100))
+    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda *_, **__: SamplingLimits(1, 0.01, 2, 100))
     outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     verify = "verify: {backend: faulty, quick: true, options: {fault: stuck}}"
     found = gate(tmp_path, f"model: {twice}\n{verify}\nlatency: {{backends: ort-cpu, at_most_ms: 0.000001}}\n", code=1)
@@ -152,7 +152,7 @@ def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
 
 
 def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda _: SamplingLimits(1, 0.01, 2, 100))
+    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda *_, **__: SamplingLimits(1, 0.01, 2, 100))
     once = write_onnx(tmp_path / "once.onnx", TWICE.replace("batch", "1"))
     text = f'model: {once}\nlatency: {{backends: ort-cpu, batch: "1,2", at_most_ms: 1000}}\n'
     (check,) = gate(tmp_path, text, code=1)["checks"]
@@ -161,7 +161,7 @@ def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch
 
 
 def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda _: SamplingLimits(1, 0.01, 2, 100))
+    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda *_, **__: SamplingLimits(1, 0.01, 2, 100))
     monkeypatch.setattr("trt_workbench.bench.words.point_reasons", lambda _: ["its repetitions differ by 85 %"])
     text = f"model: {twice}\nlatency: {{backends: ort-cpu, at_most_ms: 1000}}\n"
     (check,) = gate(tmp_path, text)["checks"]

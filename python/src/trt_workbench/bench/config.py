@@ -42,19 +42,19 @@ class RepetitionSettings(_Strict):
     """How long one repetition runs. The defaults are google/benchmark's half second and trtexec's warm-up.
 
     Attributes:
-        warmup_ms: time that is run before any sample of a slice counts.
+        warmup_ms: time that is run before any sample counts; a later slice has its share of it.
         duration_s: least time of samples.
         min_iterations: least number of samples.
         max_iterations: most samples; a long run stops here even before `duration_s`.
-        slices: parts into which a repetition is cut; the runtimes of a work take turns slice by slice, so that noise
-            from other programs reaches all alike.
+        slices: parts into which a repetition is cut where several runtimes of a work take turns, slice by slice, so
+            that noise from other programs reaches all alike. With turns the card's power and energy are not measured.
     """
 
     warmup_ms: Annotated[float, Field(ge=0)] = 200.0
     duration_s: Annotated[float, Field(gt=0)] = 0.5
     min_iterations: Positive = 10
     max_iterations: Positive = 1_000_000
-    slices: Positive = 1
+    slices: Positive = 10
 
     @model_validator(mode="after")
     def _ordered(self) -> RepetitionSettings:
@@ -62,13 +62,20 @@ class RepetitionSettings(_Strict):
             raise ValueError(f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})")
         return self
 
-    def slice_limits(self) -> SamplingLimits:
-        """Return how long one slice runs: its share of the repetition, after a warm-up of its own."""
+    def slice_limits(self, slices: int, call_ms: float | None) -> SamplingLimits:
+        """Return how long one of `slices` runs: its share of the repetition.
+
+        Args:
+            slices: how many there are.
+            call_ms: latency in the slice before, whose call is not repeated to warm up if it takes longer than the
+                share of the warm-up; None for the first slice, which has the whole warm-up.
+        """
+        share = self.warmup_ms / slices
         return SamplingLimits(
-            warmup_ms=self.warmup_ms,
-            duration_s=self.duration_s / self.slices,
-            min_iterations=math.ceil(self.min_iterations / self.slices),
-            max_iterations=math.ceil(self.max_iterations / self.slices),
+            warmup_ms=self.warmup_ms if call_ms is None else share if call_ms < share else 0.0,
+            duration_s=self.duration_s / slices,
+            min_iterations=math.ceil(self.min_iterations / slices),
+            max_iterations=math.ceil(self.max_iterations / slices),
         )
 
 

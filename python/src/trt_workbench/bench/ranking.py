@@ -12,6 +12,7 @@ from trt_workbench.backends.measure.stability import DRIFT, between_repetitions
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import (
+    LEAST_REPETITIONS,
     MATERIAL,
     Comparison,
     Interval,
@@ -55,6 +56,10 @@ class Standing:
 
 # Fewer cannot show that two runtimes differ.
 _LEAST = telling_repetitions(1)
+# From so many turns a round on, what disturbs a processor for a while reaches both sides of the round's median.
+_TURNS = 5
+# Of an interval from such rounds where the machine was not quiet.
+_SURER = 0.99
 
 
 def kept_records(records: Sequence[Record], least: int = _LEAST) -> dict[str, dict[int, Record]]:
@@ -64,14 +69,16 @@ def kept_records(records: Sequence[Record], least: int = _LEAST) -> dict[str, di
 
     Args:
         records: of one work.
-        least: how many stable ones have to remain; where fewer do, the unstable ones count as well.
+        least: how many stable ones have to remain; where fewer do, the unstable ones count as well. Of repetitions in
+            turns nine: their rounds are compared from nine on.
     """
     chosen: dict[str, dict[int, Record]] = {}
     wrong = {record.runtime for record in records if record.status == "wrong"}
     for runtime in dict.fromkeys(record.runtime for record in records if record.runtime not in wrong):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         stable = [record for record in mine if not record.unstable]
-        if kept := stable if len(stable) >= least else mine:
+        turns = all(len(record.slice_p50_ms or ()) >= _TURNS for record in mine)
+        if kept := stable if len(stable) >= (max(least, LEAST_REPETITIONS) if turns else least) else mine:
             chosen[runtime] = {record.repetition: record for record in kept}
     return chosen
 
@@ -139,8 +146,9 @@ def judge(
 ) -> Comparison:
     """Say which of two sets of repetitions is faster: what every command does that says so.
 
-    Where a side is unstable, their interval is the widest there is, and one of them is faster only if they differ by
-    more than what makes a side unstable, and took turns: what disturbed one run need not have disturbed another.
+    Where a side is unstable and they took turns within every round, their interval is one of 99 %. Without such turns
+    it is the widest there is, and one of them is faster only if they differ by more than what makes a side unstable,
+    and were measured in one run: what disturbed one run need not have disturbed another.
 
     Args:
         a: the reference: its repetitions that count, by number, as `kept_records` has them.
@@ -151,8 +159,10 @@ def judge(
     """
     unstable = bool(untrusted(a) or untrusted(b))
     rounds = round_ratios(a, b) if one_run else []
-    made = compare_rounds(unit_medians(a), unit_medians(b), rounds, confidence, material, widest=unstable)
-    shown = not unstable or (one_run and abs(math.log(made.ratio)) >= math.log1p(DRIFT))
+    turns = len(rounds) >= LEAST_REPETITIONS and all(len(ratios) >= _TURNS for ratios in rounds)
+    surer = max(confidence, _SURER) if unstable else confidence
+    made = compare_rounds(unit_medians(a), unit_medians(b), rounds, surer, material, widest=unstable and not turns)
+    shown = not unstable or turns or (one_run and abs(math.log(made.ratio)) >= math.log1p(DRIFT))
     return made if shown or made.verdict == "no material difference" else replace(made, verdict="cannot tell")
 
 
@@ -167,7 +177,7 @@ def untrusted(kept: Mapping[int, Record]) -> tuple[str, ...]:
 
 
 def rank(records: Sequence[Record], least: int = _LEAST) -> list[Standing]:
-    """Rank the runtimes of one work by rank, then median; those without a measured repetition do not appear.
+    """Rank the runtimes of one work by rank, then time; those without a measured repetition do not appear.
 
     Args:
         records: of one scenario and work.
@@ -175,7 +185,9 @@ def rank(records: Sequence[Record], least: int = _LEAST) -> list[Standing]:
     """
     kept = kept_records(records, least)
     medians = {runtime: unit_medians(own) for runtime, own in kept.items()}
-    left = sorted(medians, key=lambda runtime: median(medians[runtime]))
+    order = sorted(medians, key=lambda runtime: median(medians[runtime]))
+    # by the ratios that decide: where the machine changes its speed, they may differ from those of the medians
+    left = sorted(order, key=lambda runtime: judge(kept[order[0]], kept[runtime]).ratio)
     standings: list[Standing] = []
     best: dict[str, Comparison] = {}
     while left:

@@ -16,6 +16,7 @@ import numpy as np
 from trt_workbench.backends.measure.repetition import Slice, merged
 from trt_workbench.backends.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.builds import built_groups
@@ -209,13 +210,16 @@ class BenchRun:
     def _round(self, members: Sequence[_Loaded], repetition: int, stack: contextlib.ExitStack) -> None:
         """Measure one repetition of every member, slice by slice in turns, every other time in reverse."""
         parts: dict[str, list[Slice]] = {one.point.key: [] for one in members}
-        for number in range(self.config.measure.slices):
+        slices = self.config.measure.slices if len(members) > 1 else 1
+        for number in range(slices):
             for one in members[::-1] if number % 2 else members:
                 if one.point.key not in parts:
                     continue
                 self._say(one.point.label)
+                before = parts[one.point.key]
+                limits = self.config.measure.slice_limits(slices, before[-1].p50_ms[0] if before else None)
                 try:
-                    parts[one.point.key].append(self._slice(one, stack))
+                    before.append(self._slice(one, limits, stack))
                 except WorkerFailure as failure:
                     del parts[one.point.key]
                     self._failed(one, repetition, failure)
@@ -246,12 +250,12 @@ class BenchRun:
         status, error = _outcome(failure)
         self._append(self._record(one.point, repetition, status, error=error, error_kind=failure.kind))
 
-    def _slice(self, one: _Loaded, stack: contextlib.ExitStack) -> Slice:
+    def _slice(self, one: _Loaded, limits: SamplingLimits, stack: contextlib.ExitStack) -> Slice:
         if not one.alive:
             worker = self._begin_loading(one.point, stack)
             one.replace(worker, worker.answer(self.config.timeout_s))
         path = self.folder / "samples" / ".slice.npz"
-        request = {"verb": "measure", "limits": asdict(self.config.measure.slice_limits()), "samples": str(path)}
+        request = {"verb": "measure", "limits": asdict(limits), "samples": str(path)}
         device = gpu_in_use(one.point.backend, one.point.options, one.facts["provenance"])
         with TelemetrySampler(one.worker.pid, device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trt_workbench.backends.measure.stability import DRIFT, WARNING, repetition_drift
 from trt_workbench.bench.ranking import kept_records, point_reasons
 from trt_workbench.bench.view import Table, some
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
@@ -102,16 +101,6 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             "remain."
         )
     points = list(_by_point(run.records).values())
-    drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
-    if drifted:
-        sentences.append(
-            f"In {counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning; "
-            "check the intervals."
-        )
-    if crept := sum(map(_crept, points)):
-        sentences.append(
-            f"At {counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
-        )
     stayed = sum(len(mine) > 1 and {one.group for one in mine} == {mine[0].group} != {None} for mine in points)
     if stayed:
         sentences.append(
@@ -125,12 +114,6 @@ def _by_point(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
     """Return the measured repetitions of each work and runtime."""
     measured = (record for record in records if record.status == "ok")
     return grouped(measured, lambda record: (_place(record), record.runtime))
-
-
-def _crept(mine: Sequence[Record]) -> bool:
-    """Whether a point drifted over its repetitions, by less than what makes it unstable."""
-    drift = repetition_drift([record.latency_ms["p50"] for record in mine if record.latency_ms])
-    return WARNING < (drift or 0) <= DRIFT
 
 
 def leaders(made: Sequence[Table]) -> list[str]:

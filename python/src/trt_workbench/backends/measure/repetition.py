@@ -47,15 +47,13 @@ def merged(slices: Sequence[Slice]) -> Slice:
 def _merged(parts: Sequence[Telemetry]) -> Telemetry:
     seconds = math.fsum(part.seconds for part in parts)
     clocks = [part.sm_clock_mhz for part in parts if part.sm_clock_mhz is not None]
-    power = [(part.power_mean_w, part.seconds) for part in parts if part.power_mean_w is not None]
-    energy = [part.energy_j for part in parts if part.energy_j is not None]
     return Telemetry(
         sm_clock_mhz=median(clocks) if clocks else None,
         sm_clock_min_mhz=min((one.sm_clock_min_mhz for one in parts if one.sm_clock_min_mhz is not None), default=None),
         sm_clock_max_mhz=_largest(one.sm_clock_max_mhz for one in parts),
         temperature_max_c=_largest(one.temperature_max_c for one in parts),
-        power_mean_w=sum(watts * time for watts, time in power) / sum(time for _, time in power) if power else None,
-        energy_j=math.fsum(energy) if len(energy) == len(parts) else None,
+        power_mean_w=None,  # the card reports its mean of a second, and its energy in steps of 0.1 s: both are of
+        energy_j=None,  # what took turns with this, too
         throttles=tuple(dict.fromkeys(text for part in parts for text in part.throttles)),
         device_memory_bytes=_largest(one.device_memory_bytes for one in parts),
         host_memory_bytes=_largest(one.host_memory_bytes for one in parts),

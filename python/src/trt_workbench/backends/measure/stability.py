@@ -14,8 +14,6 @@ from trt_workbench.core.statistics.rank_tests import mann_whitney
 WINDOWS = 5
 DRIFT = 0.10
 """Largest difference of window medians as a share of the median; a rerun off by more is invalid (MLPerf, TEST01)."""
-WARNING = 0.02
-"""A drift beyond this is a warning (MLPerf, TEST01: a rerun has to come within 2 %)."""
 CLOCK_SPREAD = 0.05
 """Largest spread of the SM clock as a share of its median."""
 WAITED = 0.05
