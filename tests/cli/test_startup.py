@@ -206,3 +206,13 @@ def test_a_command_on_the_cpu_imports_no_report_and_no_other_runtime(words: tupl
     assert (
         top & {"torch", "transformers", "matplotlib", "scipy", "jinja2", "jsonschema", "trt_workbench_native"} == set()
     )
+
+
+def test_a_worker_of_bench_imports_what_arrays_need_alone() -> None:
+    """Every repetition may begin in a new one; images, language models and streams are imported for their own kinds."""
+    program = "import sys; from trt_workbench.bench import matrix, scenarios; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "trt_workbench.bench.scenarios" in modules
+    others = {"trt_workbench.bench.config", "trt_workbench.vision", "trt_workbench.llm", "trt_workbench.stream"}
+    assert modules & {*others, "cv2", "PIL", "hotcoco"} == set()

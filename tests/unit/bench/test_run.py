@@ -16,7 +16,8 @@ from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import Worker
-from trt_workbench.core.records import Record, read_records, read_samples
+from trt_workbench.core.array_files import load_arrays
+from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.workers import WorkerFailure
 
 # By runtime: throughput of every repetition at the batches 1, 2, 4 and 8, items/s.
@@ -44,7 +45,7 @@ class TimedWorker:
 
     def ask(self, request: dict[str, Any], _: float) -> dict[str, Any]:
         answer = self._worker.measure(request)
-        calls = len(read_samples(Path(request["samples"]))["latency_ms"])
+        calls = len(load_arrays(Path(request["samples"]))["latency_ms"])
         return {**answer, "wall_s": calls * self._items / next(self._rates)}
 
 

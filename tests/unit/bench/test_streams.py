@@ -26,8 +26,8 @@ from trt_workbench.bench.output_check import compare_outputs, of_format
 from trt_workbench.bench.scenarios import make_scenario
 from trt_workbench.bench.streams import StreamWork, stream_profile
 from trt_workbench.bench.worker import Worker
+from trt_workbench.core.array_files import load_arrays
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.records import read_samples
 from trt_workbench.core.workspace import embedded_contract
 from trt_workbench.stream.contract.contract import Contract
 
@@ -128,7 +128,7 @@ def test_a_worker_measures_and_compares_with_the_reference(tmp_path: Path) -> No
         assert (loaded["items"], loaded["shapes"]) == (3, None)
         limits = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
         worker.measure({"limits": limits, "samples": str(tmp_path / "samples.npz")})
-        assert read_samples(tmp_path / "samples.npz").keys() == {"latency_ms", "inference_ms", "state_ms", "host_ms"}
+        assert load_arrays(tmp_path / "samples.npz").keys() == {"latency_ms", "inference_ms", "state_ms", "host_ms"}
         reference.reference({**request, "outputs": expected})
         found = worker.check({**request, "reference": expected})["outputs"]
     finally:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.preparation import Background, ChannelOrder, Normalize, Resize
 from trt_workbench.backends.registry import default_backends, get_backend
+from trt_workbench.bench.matrix import LLM_KINDS, STREAM, STREAM_DIMS
 from trt_workbench.bench.settings import MatrixSettings
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import check_any
@@ -19,14 +20,6 @@ from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
 ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached", "stream"]
-STREAM, STREAM_DIMS = "stream", ("chunk",)
-# What a language model does, and the dimensions that it takes: tokens of the prompt and tokens to generate.
-LLM_KINDS: dict[str, dict[str, int]] = {
-    "prefill": {"prompt": 64},
-    "generate": {"prompt": 64, "new_tokens": 32},
-    "generate-cached": {"prompt": 64, "new_tokens": 32},
-}
-DEFAULT_IMGSZ = (720, 1280)
 Positive = Annotated[int, Field(ge=1)]
 Size = tuple[Positive, Positive]
 Swept = Annotated[tuple[Positive, ...], Field(min_length=1)]

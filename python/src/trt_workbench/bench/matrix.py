@@ -9,13 +9,23 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trt_workbench.bench.config import DEFAULT_IMGSZ, LLM_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
 from trt_workbench.core.builds import BUILD
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.records import Record
 
+if TYPE_CHECKING:
+    from trt_workbench.bench.config import BenchConfig, RuntimeEntry, ScenarioEntry
+    from trt_workbench.core.records import Record
+
+STREAM, STREAM_DIMS = "stream", ("chunk",)
+# What a language model does, and the dimensions that it takes: tokens of the prompt and tokens to generate.
+LLM_KINDS: dict[str, dict[str, int]] = {
+    "prefill": {"prompt": 64},
+    "generate": {"prompt": 64, "new_tokens": 32},
+    "generate-cached": {"prompt": 64, "new_tokens": 32},
+}
+DEFAULT_IMGSZ = (720, 1280)
 IMAGE_SIDES = ("height", "width")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench.config import LLM_KINDS, STREAM, BenchConfig, ModelEntry
+from trt_workbench.bench.config import BenchConfig, ModelEntry
+from trt_workbench.bench.matrix import LLM_KINDS, STREAM
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_file
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model

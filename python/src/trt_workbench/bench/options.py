@@ -15,13 +15,10 @@ from trt_workbench.backends.measure.inputs import (
     with_image_size,
 )
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.bench.config import LLM_KINDS, STREAM
-from trt_workbench.bench.matrix import IMAGE_SIDES, Point, Work
-from trt_workbench.bench.streams import stream_profile
+from trt_workbench.bench.matrix import IMAGE_SIDES, LLM_KINDS, STREAM, Point, Work
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.facts import ModelTensor
-from trt_workbench.stream import read_contract
 
 Ranges = Mapping[str, Sequence[int]]
 
@@ -126,6 +123,9 @@ def _profile(point: Point, model: Path, ranges: Ranges, contract: Path | None) -
     if not dynamic:
         return None
     if point.work.kind == STREAM and contract:
+        from trt_workbench.bench.streams import stream_profile
+        from trt_workbench.stream import read_contract
+
         shapes = stream_profile(read_contract(contract), point.work, ranges).shapes
         return Profile(shapes={name: shapes[name] for name in dynamic})
     sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]

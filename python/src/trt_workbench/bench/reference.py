@@ -10,8 +10,8 @@ from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import REFERENCE
-from trt_workbench.bench.config import LLM_KINDS, BenchConfig
-from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.config import BenchConfig
+from trt_workbench.bench.matrix import LLM_KINDS, Point, Work
 from trt_workbench.bench.model_files import contract_file
 from trt_workbench.bench.worker import TARGET
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess, Workers

@@ -25,10 +25,11 @@ from trt_workbench.bench.matrix import Point, batches, ranges, schedule, sweep_o
 from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.array_files import load_arrays
 from trt_workbench.core.builds import FILE, BuildGroups
 from trt_workbench.core.documents import append_lines, write_json
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.core.records import Record, Status, read_records, read_samples, write_samples
+from trt_workbench.core.records import Record, Status, read_records, write_samples
 from trt_workbench.core.statistics.summary import percentile, summarize
 from trt_workbench.core.verification import Mark
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
@@ -260,7 +261,7 @@ class BenchRun:
         with TelemetrySampler(one.worker.pid, device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)
         one.facts["provenance"] = answer["provenance"]
-        columns = read_samples(path)
+        columns = {name: array.tolist() for name, array in load_arrays(path).items()}
         path.unlink()
         middle = percentile(sorted(columns["latency_ms"]), 50)
         return Slice(columns, answer["wall_s"], sampler.result, (middle,))

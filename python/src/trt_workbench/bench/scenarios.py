@@ -1,11 +1,14 @@
-"""What one call of each kind of scenario is: the work of a point as a loaded session executes it."""
+"""What one call of each kind of scenario is: the work of a point as a loaded session executes it.
+
+A worker imports what its own kind needs alone: every repetition may begin in a new one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -15,12 +18,11 @@ from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.config import LLM_KINDS, STREAM
-from trt_workbench.bench.llm import LlmWork, open_llm
-from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.matrix import LLM_KINDS, STREAM, Point, Work
 from trt_workbench.bench.options import Ranges, array_shapes, session_options
-from trt_workbench.bench.streams import StreamWork
-from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Feed, Geometry, Ran, Wanted, make_feed, recognise
+
+if TYPE_CHECKING:
+    from trt_workbench.vision import Feed, Geometry, Ran
 
 
 class Scenario(Protocol):
@@ -74,6 +76,8 @@ class ImageToBoxes:
 
     def __init__(self, session: Session, work: Work, preparation: Preparation, seed: int) -> None:
         """Recognise the family and draw the images. Raises UsageProblem if the model is no detector."""
+        from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Wanted, make_feed, recognise
+
         height, width = work.imgsz or (720, 1280)
         self.items = work.batch
         self._family = recognise(session.inputs, session.outputs, session.metadata, preparation)
@@ -83,7 +87,7 @@ class ImageToBoxes:
         self._decoding = DecodeSettings(conf=SCORE_THRESHOLD)
         self._concurrency = session.concurrency
         self._feed_of = partial(make_feed, session, transform, work.batch, image.shape[0], None, self._family.constants)
-        self._feed, _ = self._feed_of(Wanted(self._family, self._decoding))
+        self._feed: Feed[Any] = self._feed_of(Wanted(self._family, self._decoding))[0]
         size = image.shape[0] or work.batch
         shapes = {name: array.shape for name, array in self._family.constants(size).items()}
         self.shapes: Mapping[str, Sequence[int]] | None = {image.name: (size, *transform.shape), **shapes}
@@ -120,6 +124,8 @@ def load_model(
         WorkbenchError: the model cannot be loaded, as the backend says.
     """
     if point.work.kind in LLM_KINDS:
+        from trt_workbench.bench.llm import open_llm
+
         return open_llm(point, model, graphs)
     return require_backend(point.backend).load(model, session_options(point, model, ranges, contract))
 
@@ -137,7 +143,11 @@ def make_scenario(
         "image-to-boxes": lambda: ImageToBoxes(session, work, preparation, seed),
     }
     if work.kind in LLM_KINDS:
+        from trt_workbench.bench.llm import LlmWork
+
         return LlmWork(session, model, work, seed)
     if work.kind == STREAM and contract is not None:
+        from trt_workbench.bench.streams import StreamWork
+
         return StreamWork(session, model, contract, work, seed)
     return kinds[work.kind]()

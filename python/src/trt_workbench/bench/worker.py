@@ -68,11 +68,11 @@ class Worker:
     def measure(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measure the point that is loaded. Raises WorkbenchError."""
         from trt_workbench.backends.measuring import SamplingLimits
-        from trt_workbench.core.records import write_samples
+        from trt_workbench.core.array_files import save_arrays
 
         samples = self._scenario.measure(SamplingLimits(**request["limits"]))
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
-        write_samples(Path(request["samples"]), columns)
+        save_arrays(Path(request["samples"]), columns)
         # again, as it is after measuring: a CUDA graph is captured only once calls repeat
         return {"wall_s": samples.wall_s, "provenance": self._record()}
 

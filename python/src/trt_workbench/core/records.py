@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from trt_workbench.core.array_files import load_arrays
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Strict, read_lines
 from trt_workbench.core.errors import UsageProblem
@@ -120,15 +119,6 @@ def write_samples(path: Path, columns: Mapping[str, NDArray[np.float64]]) -> Non
     with atomic_writer(path) as file:
         arrays: dict[str, Any] = {name: values.astype(np.float32) for name, values in columns.items()}
         np.savez_compressed(file, **arrays)
-
-
-def read_samples(path: Path) -> dict[str, list[float]]:
-    """Return the columns that `write_samples` wrote.
-
-    Raises:
-        UsageProblem: the file is absent, cut short or no .npz.
-    """
-    return {name: array.tolist() for name, array in load_arrays(path).items()}
 
 
 def read_records(path: Path) -> list[Record]:
