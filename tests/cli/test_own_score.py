@@ -20,7 +20,10 @@ from trt_workbench.quantize.own import OwnScore
 
 GENERATOR = np.random.default_rng(11)
 TURN = np.linalg.qr(GENERATOR.standard_normal((16, 16)))[0].astype(np.float32)
-EXAMPLES = re.findall(r"```python\n# (\S+?):.*?\n(.*?)```", (ROOT / "docs/guides/own-score.md").read_text(), re.DOTALL)
+GUIDES = "".join(
+    (ROOT / "docs" / page).read_text() for page in ("guides/own-score.md", "reference/own-score-examples.md")
+)
+EXAMPLES = re.findall(r"```python\n# (\S+?):.*?\n(.*?)```", GUIDES, re.DOTALL)
 ASKED = ("--backends", "ort-cpu", "--repetitions", 0)
 
 
@@ -71,9 +74,43 @@ def queries(folder: Path) -> tuple[Any, Any, list[float]]:
     return {"embedding": found}, relevance, by_hand
 
 
+def keypoints(_: Path) -> tuple[Any, Any, list[float]]:
+    left, right = (GENERATOR.standard_normal((9, 20, 8)) for _ in range(2))
+    partners = GENERATOR.integers(-1, 20, (9, 20))
+    for image, one in enumerate(partners):
+        for place, partner in enumerate(one):
+            if partner >= 0 and GENERATOR.random() < 0.6:  # these are found
+                left[image, place] = 40 * right[image, partner] / np.sum(right[image, partner] ** 2)
+    by_hand = []
+    for image in range(9):
+        hits = []
+        for place in range(20):
+            products = [sum(left[image, place] * other) for other in right[image]]
+            if partners[image, place] >= 0:
+                hits.append(products.index(max(products)) == partners[image, place])
+        by_hand.append(sum(hits) / len(hits))
+    return {"left": left, "right": right}, partners, by_hand
+
+
+def chunks(_: Path) -> tuple[Any, Any, list[float]]:
+    actions, steps = GENERATOR.uniform(-1, 1, (9, 16, 7)), GENERATOR.integers(1, 17, 9)
+    first = GENERATOR.integers(0, 20, 9)  # from here on one joint is off; of some never
+    found = actions + GENERATOR.uniform(-0.04, 0.04, actions.shape)
+    for one, start in zip(found, first, strict=True):
+        one[start:, 3] += 0.2
+    by_hand = [float(min(start, count)) for start, count in zip(first, steps, strict=True)]
+    return {"actions": found}, {"actions": actions, "steps": steps}, by_hand
+
+
 @pytest.mark.parametrize(
     ("score", "better", "made"),
-    [("depth.py:abs_rel", None, depths), ("ocr.py:cer", "lower", lines), ("retrieval.py:ndcg", "higher", queries)],
+    [
+        ("depth.py:abs_rel", None, depths),
+        ("ocr.py:cer", "lower", lines),
+        ("retrieval.py:ndcg", "higher", queries),
+        ("matching.py:matched", None, keypoints),
+        ("policy.py:good_steps", None, chunks),
+    ],
 )
 @pytest.mark.usefixtures("forked_python")
 def test_examples_of_the_guide_give_what_a_loop_gives(
@@ -82,9 +119,11 @@ def test_examples_of_the_guide_give_what_a_loop_gives(
     outputs, targets, by_hand = made(examples)
     names = [str(place) for place in range(len(by_hand))]
     loaded = OwnScore.loaded(f"{examples}/{score}", better)
-    found = loaded.of(outputs, {"targets": targets}, names, examples / "score.log")
+    targets = targets if isinstance(targets, dict) else {"targets": targets}
+    found = loaded.of(outputs, targets, names, examples / "score.log")
     assert found["own"] == pytest.approx(by_hand, abs=1e-12)
-    assert found["worse"] == ("falls" if better == "higher" else "rises")
+    assert found["worse"] == ("rises" if score.split(":")[1] in ("abs_rel", "cer") else "falls")
+    assert np.std(by_hand) > 0
     assert len(found["guessed"]) == len(by_hand)
 
 

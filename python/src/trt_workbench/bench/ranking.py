@@ -146,7 +146,7 @@ def judge(
 ) -> Comparison:
     """Say which of two sets of repetitions is faster: what every command does that says so.
 
-    Where a side is unstable and they took turns within every round, their interval is one of 99 %. Without such turns
+    Where a side is unstable and every round measured them in turns, their interval is one of 99 %. Without such turns
     it is the widest there is, and one of them is faster only if they differ by more than what makes a side unstable,
     and were measured in one run: what disturbed one run need not have disturbed another.
 
