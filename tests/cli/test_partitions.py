@@ -1,7 +1,6 @@
 """`trtw partitions` as a program."""
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,8 +29,7 @@ def test_the_runtime_is_asked(model: Path, tmp_path: Path) -> None:
     assert document["fallen_out"] == []
     assert [part["nodes"] for part in document["subgraphs"]] == [4]
     assert json.loads((tmp_path / "run" / "partitions.json").read_text())["nodes"] == document["nodes"]
-    drawing = ET.fromstring((tmp_path / "run" / "partitions.svg").read_text())
-    assert drawing.tag.endswith("svg")
+    assert document["subgraphs"][0]["outputs"][0]["name"] == "y"
 
 
 def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ def test_neighbours_join_and_borders_are_named() -> None:
     document = found.document()
     assert document["nodes_by_provider"] == {A: 3, B: 1}
     assert [node["reason"] for node in document["fallen_out"]] == ["why"]
-    assert [node.depth for node in found.nodes] == [0, 1, 2, 3]
 
 
 def test_a_subgraph_never_depends_on_itself_through_another() -> None:

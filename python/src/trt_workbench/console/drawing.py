@@ -29,22 +29,18 @@ class ReportOutcome:
             raise typer.Exit(self.exit_code)
 
 
-def draw(
-    directory: Path, write: Callable[[Path], object] | None = None, *, again: str | None = None, debug: bool = False
-) -> ReportOutcome:
-    """Draw into a finished run directory; a failure is a warning that says how to draw again.
+def draw(directory: Path, *, debug: bool = False) -> ReportOutcome:
+    """Draw the report into a finished run directory; a failure is a warning that says how to draw again.
 
     Args:
         directory: the run directory.
-        write: draws from the files of the run directory; None for the report of its command.
-        again: how to draw again, in words; None for `trtw report`.
         debug: show the traceback of a failure.
     """
     try:
         with at_stage(lambda: "Drawing the report"):
             from trt_workbench.report.reports import write_report
 
-            (write or write_report)(directory)
+            write_report(directory)
     except KeyboardInterrupt:
         problem, code = "interrupted", INTERRUPTED
     except WorkbenchError as error:
@@ -57,7 +53,7 @@ def draw(
         return ReportOutcome()
     if debug:
         traceback.print_exc()
-    again = again or f"draw it with: trtw report {shlex.quote(str(directory))}"
+    again = f"draw it with: trtw report {shlex.quote(str(directory))}"
     line = " ".join(problem.split()).encode(errors="backslashreplace").decode()
     sys.stderr.write(f"warning: The report could not be drawn ({line}). The measurements are kept; {again}\n")
     return ReportOutcome(code)

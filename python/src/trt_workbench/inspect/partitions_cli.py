@@ -18,7 +18,6 @@ from trt_workbench.console.common import (
     print_run,
     stdout_console,
 )
-from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
@@ -46,11 +45,11 @@ def partitions(
     exclude: Annotated[str, typer.Option(help="Operators to keep from TensorRT, separated by commas.")] = "",
     output: OutputOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Show which nodes of a model go to which provider, and why.
 
-    The subgraphs, their borders and the nodes on other providers, as a table, JSON and a drawn graph.
+    The subgraphs, their borders and the nodes on other providers, as a table and JSON.
 
     ONNX Runtime reports its own assignment, so the provider must be available here.
     """
@@ -58,7 +57,6 @@ def partitions(
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import write_json
-    from trt_workbench.inspect.partitions_graph import draw_partitions
     from trt_workbench.model.opened import Model, checked_on_error
     from trt_workbench.model.partitions import PartitionRequest
 
@@ -73,17 +71,10 @@ def partitions(
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)
         directory = run.commit("complete", nodes=len(found.nodes))
-    drawing = draw(
-        directory,
-        lambda place: draw_partitions(found, opened.index, place / "partitions.svg"),
-        again="run the command again to draw them",
-        debug=debug,
-    )
     if as_json:
         print_json({**document, "directory": str(directory)})
     else:
         _show(found, directory)
-    drawing.end()
 
 
 def _show(found: Partitions, directory: Path) -> None:

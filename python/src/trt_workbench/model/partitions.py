@@ -38,7 +38,6 @@ class PlacedNode:
         reason: why it is not with the provider that was asked for; "" if it is.
         types: dtypes of its inputs that are not constants.
         shapes: shapes of the same.
-        depth: longest path from an input, in nodes.
     """
 
     name: str
@@ -48,7 +47,6 @@ class PlacedNode:
     reason: str
     types: tuple[str | None, ...]
     shapes: tuple[tuple[int | str | None, ...] | None, ...]
-    depth: int
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,6 @@ def make_partitions(
         groups: subgraph of each node as the runtime reported it, None where it did not.
     """
     labels = _labels(index, providers, groups)
-    depths: list[int] = []
-    for place, node in enumerate(index.nodes):
-        sources = [index.producer[name] for name in node.input if name in index.producer]
-        depths.append(max((depths[source] + 1 for source in sources if source < place), default=0))
     nodes = tuple(
         PlacedNode(
             name=node.name,
@@ -128,7 +122,6 @@ def make_partitions(
             reason=reasons[place],
             types=tuple(index.facts(name).dtype for name in _data_inputs(index, place)),
             shapes=tuple(index.facts(name).shape for name in _data_inputs(index, place)),
-            depth=depths[place],
         )
         for place, node in enumerate(index.nodes)
     )
