@@ -1,5 +1,6 @@
 """Every operator of the torch backend against the test cases that the ONNX project publishes with its package."""
 
+import functools
 import warnings
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ EXPANDED_STEP = 5
 FEWEST_CASES = 750
 
 
+@functools.cache
 def cases() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the makers of the cases divide by zero on purpose
@@ -80,6 +82,46 @@ def test_every_supported_operator_agrees_with_onnx(tmp_path: Path) -> None:
     assert failed == []
     assert passed >= FEWEST_CASES
     assert SUPPORTED - covered == UNPUBLISHED
+
+
+FREE = {"equation", "value_string", "pattern", "locale", "delimiter"}
+
+
+def run(model: onnx.ModelProto, given: list[Any], folder: Path) -> None:
+    """Convert and run a model. Raises UsageProblem if it is refused."""
+    onnx.save(model, folder / "word.onnx")
+    module = convert(Model.open(folder / "word.onnx")).module
+    with torch.inference_mode():
+        module(*[as_torch(np.asarray(item)) for item in given])
+
+
+@pytest.mark.slow
+def test_a_word_that_an_attribute_does_not_take_is_not_taken_for_another(tmp_path: Path) -> None:
+    """ONNX Runtime refuses each; Conv's auto_pad was SAME_LOWER with any word, and Pad's mode the last one."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[2,1,3] x) => (float[2,1,1,4] y)
+      <float[1,16,3] w = {{{", ".join(["0.1"] * 48)}}}, float[1,16,4] r = {{{", ".join(["0.1"] * 64)}}}>
+      {{ y = LSTM <hidden_size = 4, direction = "forward"> (x, w, r) }}"""
+    tried = [(onnx.parser.parse_model(text), [np.zeros((2, 1, 3), np.float32)])]
+    tried += [(case.model, case.data_sets[0][0]) for case in cases()]
+    found: set[str] = set()
+    for model, given in tried:
+        for node in model.graph.node:
+            for one in node.attribute:
+                name = f"{node.op_type} {one.name}"
+                if one.type != onnx.AttributeProto.STRING or one.name in FREE or name in found:
+                    continue
+                if any(isinstance(item, list | dict) or item is None for item in given):
+                    continue
+                try:
+                    run(model, given, tmp_path)
+                except UsageProblem:
+                    continue
+                found.add(name)
+                right, one.s = one.s, b"linear_cubic"
+                with refused(UsageProblem):
+                    run(model, given, tmp_path)
+                one.s = right
+    assert {"LSTM direction", "Conv auto_pad", "BitShift direction", "Pad mode", "ScatterND reduction"} <= found
 
 
 def test_an_operator_without_counterpart_is_named(tmp_path: Path) -> None:

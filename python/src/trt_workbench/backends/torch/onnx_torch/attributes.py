@@ -12,6 +12,24 @@ from onnx import numpy_helper
 from trt_workbench.core.errors import Unsupported
 from trt_workbench.model.proto import operator_name
 
+# What an attribute of a name, of all operators or of one, may say (onnx.ai/onnx/operators); what is implemented for
+# fewer of these words says so itself.
+_WORDS = {
+    "auto_pad": ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""),
+    "direction": ("forward", "reverse", "bidirectional"),
+    "BitShift.direction": ("LEFT", "RIGHT"),
+    "coordinate_transformation_mode": (
+        *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "output_half_pixel"),
+        *("align_corners", "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"),
+    ),
+    "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+    "reduction": ("none", "add", "mul", "min", "max"),
+    "Gelu.approximate": ("none", "tanh"),
+    "DepthToSpace.mode": ("DCR", "CRD"),
+    "SpaceToDepth.mode": ("DCR", "CRD"),
+    "Pad.mode": ("constant", "reflect", "edge", "wrap"),
+}
+
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
     """Return the value of an attribute: text, an array, a list, a number or a graph."""
@@ -26,11 +44,18 @@ def attribute_value(attribute: onnx.AttributeProto) -> Any:
 
 
 def refuse_odd(node: onnx.NodeProto, opset: int) -> None:
-    """Refuse attributes that the operator does not have: torch.fx writes their names into source that it runs."""
+    """Refuse attributes, and words in them, that the operator does not have.
+
+    torch.fx writes the names into source that it runs; a word that is not known would be taken for another one.
+    """
     known = onnx.defs.get_schema(node.op_type, opset, "").attributes if onnx.defs.has(node.op_type, opset, "") else {}
     for one in node.attribute:
         if one.name not in known or known[one.name].type.value != one.type:  # type: ignore[attr-defined]
             raise Unsupported(f"{node.op_type} (node {node.name}) has no attribute {one.name!r} of its type.")
+        words = _WORDS.get(f"{node.op_type}.{one.name}", _WORDS.get(one.name))
+        if words and (said := attribute_value(one)) not in words:
+            others = ", ".join(filter(None, words))
+            raise Unsupported(f"{node.op_type} (node {node.name}) has no {one.name} {said!r}, only {others}.")
 
 
 def constant_value(attributes: dict[str, Any]) -> Any:
