@@ -138,6 +138,7 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
         changed("images", id=3),
         changed("images", file_name=""),
         changed("categories", id=1),
+        changed("images", neg_category_ids=[1], not_exhaustive_category_ids=[]),  # LVIS: unlabelled is not wrong there
     ],
 )
 def test_files_that_are_not_coco_are_refused(folder: Path, content: Any) -> None:

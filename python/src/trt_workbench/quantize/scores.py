@@ -21,7 +21,6 @@ from trt_workbench.vision import (
     CocoMetrics,
     Matches,
     Verdicts,
-    measures_of,
     operate,
     read_dataset,
     read_predictions,
@@ -182,7 +181,7 @@ def coco_scores(
         raise UsageProblem(
             f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
         )
-    measures, counts = measures_of(task, dataset), draw_counts(len(image_ids), seed)
+    measures, counts = task.measures, draw_counts(len(image_ids), seed)
     where = (image_ids, dataset.truth, dataset.categories, found)
     matches = measures[-1].matches(*where)
     resampled, main = matches.main(np.concatenate([np.ones_like(counts[:1]), counts])), measures[-1].main[0]

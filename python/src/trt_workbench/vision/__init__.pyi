@@ -40,8 +40,6 @@ from .letterbox import find_geometry as find_geometry
 from .letterbox import preprocess as preprocess
 from .loaded import FoundObjects as FoundObjects
 from .loaded import LoadedModel as LoadedModel
-from .lvis import figure_names as figure_names
-from .lvis import measures_of as measures_of
 from .matches import Verdicts as Verdicts
 from .operating import operate as operate
 from .run import INFINITE_INSIDE as INFINITE_INSIDE
@@ -57,5 +55,6 @@ from .settings import SCORE_THRESHOLD as SCORE_THRESHOLD
 from .settings import at_threshold as at_threshold
 from .settings import threshold_in as threshold_in
 from .sharding import merge_shards as merge_shards
+from .tasks.registry import figure_names as figure_names
 from .tasks.registry import task_in as task_in
 from .tasks.registry import task_of as task_of

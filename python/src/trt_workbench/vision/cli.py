@@ -201,9 +201,8 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
-    from trt_workbench.vision.lvis import figures_of
     from trt_workbench.vision.operating import in_words
-    from trt_workbench.vision.tasks.registry import task_of
+    from trt_workbench.vision.tasks.registry import figures_of, task_of
 
     console = stdout_console(quiet=False)
     mark = metrics["verification"]
@@ -211,7 +210,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
         print_line(console, sentence)
     task = task_of(metrics["model"]["task"])
     figures = Table("metric", "value", "95 % interval", title=f"{task.rules} metrics")
-    for name in figures_of(task, metrics):
+    for name in figures_of(task):
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"

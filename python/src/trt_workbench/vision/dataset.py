@@ -18,7 +18,6 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import other_case, path_within
 from trt_workbench.vision.extras import Restored
-from trt_workbench.vision.federation import Federation, name_of, read_federation, without_frequency
 from trt_workbench.vision.forms.read import is_coco, read_form
 from trt_workbench.vision.tasks.base import VisionTask
 
@@ -34,14 +33,12 @@ class Category:
     Attributes:
         parent: the name of what it belongs to (`supercategory`), "" where the file does not say.
         annotated: whether any annotation of the file is of it.
-        frequency: in LVIS's training set: "r", "c" or "f".
     """
 
     id: int
     name: str
     parent: str = ""
     annotated: bool = True
-    frequency: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,6 @@ class CocoDataset:
         split: that was read of a data set in another form than COCO's; None of COCO's.
         of_images: whether annotations are classes of whole images, as large as these.
         notes: what reading that form found, in sentences.
-        federation: what was looked for in which image, of LVIS; None where everything was.
     """
 
     folder: Path
@@ -121,7 +117,6 @@ class CocoDataset:
     split: str | None = None
     of_images: bool = False
     notes: tuple[str, ...] = ()
-    federation: Federation | None = None
 
     def path(self, image: ImageEntry) -> Path:
         """Return the path of an image file."""
@@ -175,7 +170,8 @@ def read_dataset(
     with _reading(annotations):
         categories = _categories(_rows(document, "categories"))
         listed = _images(_rows(document, "images"))
-        federation = read_federation(_rows(document, "images"), _whole)
+        if any("neg_category_ids" in image for image in _rows(document, "images")):
+            raise ValueError("LVIS annotates in each image only some categories; score predictions.json with hotcoco")
         rows = _rows(document, "annotations")
         truth = _truth(rows)
     used = set(truth.category_ids.tolist())
@@ -205,11 +201,7 @@ def read_dataset(
         unlisted=int((~np.isin(truth.image_ids, [image.id for image in listed])).sum()),
         split=form.split,
         of_images=form.of_images,
-        notes=(
-            *form.notes,
-            *(without_frequency({one.name: one.frequency for one in categories}) if federation else ()),
-        ),
-        federation=federation,
+        notes=form.notes,
     )
     dataset = whole.subset(np.array([image.id for image in present], np.int64))
     if task is None:
@@ -241,7 +233,6 @@ def _rows(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
     made = [Category(_whole(row["id"]), _name(row["name"]), str(row.get("supercategory") or "")) for row in rows]
-    made = [replace(one, frequency=str(row.get("frequency") or "")) for one, row in zip(made, rows, strict=True)]
     found = sorted(made, key=lambda item: item.id)
     _require_unique([category.id for category in found], "categories")
     if not found:
@@ -251,7 +242,7 @@ def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
 
 def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
     found = [
-        ImageEntry(_whole(row["id"]), _file_name(name_of(row)), _size(row.get("width")), _size(row.get("height")))
+        ImageEntry(_whole(row["id"]), _file_name(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
         for row in rows
     ]
     found.sort(key=lambda item: item.id)

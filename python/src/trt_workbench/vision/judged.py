@@ -14,7 +14,6 @@ from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.figures import Measure, Scores
-from trt_workbench.vision.lvis import measures_of
 from trt_workbench.vision.matches import ResampledFigures, Verdicts
 from trt_workbench.vision.operating import Operating, curves, figures_at, operate
 from trt_workbench.vision.settings import SCORE_THRESHOLD
@@ -97,8 +96,7 @@ def judge(
     """
     scores, resampled, verdicts = [], [], None
     counts = draw_counts(len(image_ids), seed)
-    measures = measures_of(task, dataset)
-    for measure in measures:
+    for measure in task.measures:
         found, matches = measure.both(image_ids, dataset.truth, dataset.categories, detections)
         if measure.exact:
             matches.require_agreement(found.figures)
@@ -106,7 +104,7 @@ def judge(
         resampled.append(matches.figures(counts))
         verdicts = verdicts or matches.verdicts()
     if verdicts is None:
-        return Judged(task, measures, tuple(scores), tuple(resampled), None, ({},) * len(dataset.categories), {})
+        return Judged(task, task.measures, tuple(scores), tuple(resampled), None, ({},) * len(dataset.categories), {})
     pooled, by_class = Verdicts.joined(verdicts), [figures_at(one, threshold, len(image_ids)) for one in verdicts]
     operating, drawn = operate(pooled, threshold, counts), curves(pooled, threshold)
-    return Judged(task, measures, tuple(scores), tuple(resampled), operating, tuple(by_class), drawn)
+    return Judged(task, task.measures, tuple(scores), tuple(resampled), operating, tuple(by_class), drawn)

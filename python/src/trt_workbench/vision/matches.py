@@ -22,7 +22,6 @@ from trt_workbench.core.statistics.summary import interval
 from trt_workbench.vision.accumulate import accumulate
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
-from trt_workbench.vision.federation import FREQUENCIES
 from trt_workbench.vision.measure import BOXES, CocoMeasure
 from trt_workbench.vision.pairs import Spans, Turns, by_value, pairs_of, portions, take_turns
 
@@ -31,9 +30,9 @@ _LIMITS: Final = np.minimum(_THRESHOLDS, 1 - 1e-10)
 # Square pixels: all, small, medium, large.
 _AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
 # Of a figure: kind, threshold, and area or most detections; their places in the arrays below.
-_NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|rare|common|frequent|1|10|100|300)?")
+_NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|1|10|100)?")
 _AT: Final = {None: slice(None), "50": slice(1), "75": slice(5, 6)}
-_PARTS: Final = {None: 0, "100": 0, "300": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
+_PARTS: Final = {None: 0, "100": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
 _THREADS = 8  # NumPy lets others run while it computes
 
 
@@ -159,7 +158,6 @@ class CocoMatches:
         """
         detections = measure.scored(truth, detections)
         self.images, self._figures = len(image_ids), tuple(measure.figures)
-        self._frequencies = np.array([one.frequency for one in categories])
         each = _Each(_within(measure.areas(detections)), ~measure.ignored(truth) & _within(truth.areas))
         rows = (by_value(one.category_ids, [one.id for one in categories]) for one in (truth, detections))
         self._classes = [
@@ -181,8 +179,6 @@ class CocoMatches:
         for name in self._figures:
             kind, at, part = _NAME.fullmatch(name).groups()  # type: ignore[union-attr]
             values = (precision if kind == "AP" else recall)[:, _PARTS.get(part, 0)]
-            if part in FREQUENCIES:
-                values = values[..., self._frequencies[self._present] == FREQUENCIES[part]]
             figures[name] = _mean(values[:, _AT[at]])
         return ResampledFigures(figures, self._by_class(precision[:, 0]))
 

@@ -31,12 +31,10 @@ class CocoMeasure(Measure):
     Attributes:
         kind: its iouType; `figures` are in the order of its `stats`, and `overlaps` are its own.
         most: how many detections of an image and category count.
-        lvis: whether hotcoco scores by LVIS's rules.
     """
 
     kind: ClassVar[Literal["bbox", "segm", "keypoints", "obb"]]
     most: ClassVar[int] = 100
-    lvis: ClassVar[bool] = False
 
     @abc.abstractmethod
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
@@ -116,7 +114,7 @@ class BoxMeasure(CocoMeasure):
         """Return hotcoco's evaluation of boxes."""
         columns: dict[str, Any] = {"area": truth.areas, "iscrowd": truth.crowd}
         expected = COCO.from_arrays(named[0], named[1], places[0], places[1], truth.boxes, **columns)
-        return COCOeval(expected, expected.load_res(_results(found, places)), self.kind, lvis_style=self.lvis)
+        return COCOeval(expected, expected.load_res(_results(found, places)), self.kind)
 
 
 class MaskMeasure(CocoMeasure):
@@ -147,7 +145,7 @@ class MaskMeasure(CocoMeasure):
         expected = COCO.from_arrays(named[0], named[1], places[0], places[1], truth.boxes, **columns)
         results = expected.load_res(_results(found, places), segmentation=[*theirs.encoded()])
         results.update_anns(ids=np.arange(1, len(found) + 1), area=theirs.areas())
-        return COCOeval(expected, results, self.kind, lvis_style=self.lvis)
+        return COCOeval(expected, results, self.kind)
 
 
 class _Keypoints(CocoMeasure):

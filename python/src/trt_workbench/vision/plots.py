@@ -13,7 +13,7 @@ from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.vision.artefacts import LONGEST_NAME, CocoArtefacts
 from trt_workbench.vision.document import LEAST_ANNOTATIONS, STAGES
-from trt_workbench.vision.lvis import figures_of
+from trt_workbench.vision.tasks.registry import figures_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
 def _figures(run: CocoArtefacts, path: Path) -> None:
     """Draw the figures of the rules as dots, each with its interval."""
     metrics = cast("dict[str, Any]", run.metrics)
-    known = [name for name in figures_of(run.task, metrics) if metrics[name] is not None]
+    known = [name for name in figures_of(run.task) if metrics[name] is not None]
     with figure(path, height=1.0 + 0.22 * len(known)) as axes:
         words = {}
         for place, name in enumerate(known):

@@ -22,11 +22,10 @@ from trt_workbench.vision.document import (
 )
 from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.gallery import build_faults, build_gallery
-from trt_workbench.vision.lvis import figures_of
 from trt_workbench.vision.operating import in_words
 from trt_workbench.vision.operating_plots import write_operating_plots
 from trt_workbench.vision.plots import write_plots
-from trt_workbench.vision.tasks.registry import task_in
+from trt_workbench.vision.tasks.registry import figures_of, task_in
 
 _CARDS = 3  # figures of a measure on top of the page
 _MOST_CLASSES = 1000  # in the table
@@ -54,7 +53,7 @@ def view(metrics: CocoMetrics, directory: Path) -> dict[str, Any]:
     return {
         "metrics": run.metrics,
         "evidence": evidence_from(directory),
-        "figures": figures_of(run.task, cast("dict[str, Any]", run.metrics)),
+        "figures": figures_of(run.task),
         "of": run.task.measures[-1].words,
         "operating": OPERATING if "f1" in run.metrics else {},
         "operating_of": run.task.measures[0].words,

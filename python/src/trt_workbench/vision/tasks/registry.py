@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.document import OPERATING
 from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.boxes import Boxes
 from trt_workbench.vision.tasks.classes import ImageClasses
@@ -26,6 +27,18 @@ def tasks() -> tuple[VisionTask, ...]:
 def task_of(name: str) -> VisionTask:
     """Return the task of a family."""
     return _TASKS[name]
+
+
+def figures_of(task: VisionTask) -> dict[str, str]:
+    """Return the figures of a metrics.json of a task by their names, with what each one means."""
+    return {f"{one.prefix}{name}": text for one in task.measures for name, text in one.figures.items()}
+
+
+def figure_names(*of: VisionTask) -> list[str]:
+    """Return every figure that a metrics.json can have, of some tasks or of all."""
+    names = [name for task in of or tasks() for name in figures_of(task)]
+    at_threshold = OPERATING if any(one.by_score for task in of or tasks() for one in task.measures) else ()
+    return list(dict.fromkeys([*names, *at_threshold, "images_per_s"]))
 
 
 def task_in(metrics: Mapping[str, Any]) -> VisionTask:
