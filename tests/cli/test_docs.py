@@ -102,7 +102,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_pages_that_messages_name_exist() -> None:
-    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "python" / "src").rglob("*.py"))
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "python").rglob("*.py"))
     named = {name for text in texts for name in re.findall(r"docs/(?:guides|reference)/[\w/-]+\.md", text)}
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
 

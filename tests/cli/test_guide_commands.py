@@ -142,7 +142,7 @@ RUN_BY = {
         "eval-llm DIR --text FILE --backends openai:fp16 --modes generate --batch 4 "
         "--option openai:url=http://localhost:8000"
     ],
-    "unit/triton/test_export.py::test_an_ensemble_names_what_flows_between_its_steps": [
+    "plugins/serving/test_export.py::test_an_ensemble_names_what_flows_between_its_steps": [
         "export-triton detector.onnx -o models --ensemble --max-batch 8"
     ],
     "cli/test_sensitivity.py::test_a_search_writes_model_evidence_and_page": [

@@ -113,8 +113,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "which node of a model which provider executes": ("cli/test_partitions.py",),
     "a plan as a repository for Triton": (
-        "unit/triton/test_export.py::test_a_plan_is_served_as_its_manifest_says",
-        "integration/test_tritonserver.py",
+        "plugins/serving/test_export.py::test_a_plan_is_served_as_its_manifest_says",
+        "plugins/serving/test_tritonserver.py",
         "integration/test_ray_serve.py",
         "cli/test_served.py::test_rows_that_dynamic_batching_mixes_up_are_found",
         "unit/llm/test_served_llm.py::test_a_served_model_has_the_perplexity_of_the_model",

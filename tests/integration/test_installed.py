@@ -15,6 +15,7 @@ import pytest
 from tests.onnx_text import write_onnx
 
 PROJECT = Path(__file__).parents[2] / "python"
+PLUG_INS = sorted((PROJECT / "plugins").iterdir())
 # Beside the interpreter, whether its environment is on the PATH or not.
 UV = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])) or "uv"
 
@@ -68,7 +69,7 @@ class NoTorch:
             raise ModuleNotFoundError("No module named 'torch'", name=name)
 sys.meta_path.insert(0, NoTorch())
 from typer.testing import CliRunner
-from trt_workbench import __file__ as package
+import trt_workbench, trt_workbench_serving
 from trt_workbench.app import app
 from trt_workbench.vision.scenes import dataset
 dataset.HELD_OUT_IMAGES = 4  # commands look at two
@@ -77,18 +78,21 @@ for words in json.load(sys.stdin):
     found = CliRunner().invoke(app, words.split())
     results.append((words, found.exit_code, repr(found.exception), found.stdout, found.stderr))
 names = [command.name or command.callback.__name__ for command in app.registered_commands]
-json.dump([package, names, results], sys.stdout)
+json.dump([[trt_workbench.__file__, trt_workbench_serving.__file__], names, results], sys.stdout)
 """
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package, installed from a source distribution. Without a home, uv caches in the current one."""
+    """A folder with the package and its plug-ins, installed from source distributions.
+
+    Without a home, uv caches in the current folder.
+    """
     folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([UV, "build", "-q", "--sdist", "-o", folder, PROJECT], cwd=folder, check=True)
-    (archive,) = folder.glob("*.tar.gz")
+    for project in (PROJECT, *PLUG_INS):
+        subprocess.run([UV, "build", "-q", "--sdist", "-o", folder, project], cwd=folder, check=True)
     install = [UV, "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target", folder / "site"]
-    subprocess.run([*install, archive], cwd=folder, check=True)
+    subprocess.run([*install, *folder.glob("*.tar.gz")], cwd=folder, check=True)
     return folder / "site"
 
 
@@ -157,8 +161,8 @@ def test_every_command_works_without_a_repository(site: Path, users: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    package, names, results = json.loads(done.stdout)
-    assert Path(package).is_relative_to(site)
+    packages, names, results = json.loads(done.stdout)
+    assert [Path(package).is_relative_to(site) for package in packages] == [True] * (1 + len(PLUG_INS))
     assert {words.split()[0] for words in COMMANDS} == {name.replace("_", "-") for name in names}
     wrong = [found for found in results if found[1] not in COMMANDS[found[0]] or "Traceback" in found[4]]
     assert wrong == [], wrong

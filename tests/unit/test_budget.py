@@ -12,12 +12,13 @@ import ast
 import itertools
 import json
 import subprocess
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from trt_workbench.app import COMMANDS
+from trt_workbench.app import OWN_COMMANDS
 
 ROOT = Path(__file__).parents[2]
 BUDGET = Path(__file__).with_name("budget.json")
@@ -52,7 +53,10 @@ def today(root: Path) -> Sizes:
         parts = path.relative_to(root)
         if "tests" not in parts.parts:
             sizes.setdefault(package_of(parts), Counter()).update(counted(path.read_text(encoding="utf-8")))
-    sizes.setdefault("(top)", Counter())["commands"] = len(COMMANDS)
+    sizes.setdefault("(top)", Counter())["commands"] = len(OWN_COMMANDS)
+    for path in sorted(root.glob("plugins/*/pyproject.toml")):
+        points = tomllib.loads(path.read_text(encoding="utf-8"))["project"].get("entry-points", {})
+        sizes[f"plugins/{path.parent.name}"]["commands"] = len(points.get("trt_workbench.commands", ()))
     return {package: {kind: size[kind] for kind in KINDS if size[kind]} for package, size in sorted(sizes.items())}
 
 
@@ -113,11 +117,14 @@ def test_packages_are_folders_of_the_core_and_plug_ins(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         path.write_text("x = 1\n")
+    points = '[project.entry-points."trt_workbench.commands"]\na = "x.b:a"\nb = "x.b:b"\n'
+    (tmp_path / "plugins/x/pyproject.toml").write_text(points)
     hidden = tmp_path / "plugins/x/tests/test_b.py"
     hidden.parent.mkdir()
     hidden.write_text("y = 1\n" * 9)
     found = today(tmp_path)
     assert {package: size["statements"] for package, size in found.items()} == {"(top)": 1, "vision": 1, "plugins/x": 1}
+    assert found["plugins/x"]["commands"] == 2
 
 
 def test_a_package_above_its_number_and_one_without_a_number_are_named() -> None:

@@ -74,8 +74,8 @@ _C_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 def documents() -> Iterator[Path]:
     yield from (path for path in ROOT.glob("*.md"))
     yield from (ROOT / "pixi.toml", ROOT / "cpp" / "README.md", ROOT / "extern" / "README.md")
-    yield from (ROOT / "python" / "src").rglob("*.j2")
-    for folder in ("docs", "models"):
+    yield from (ROOT / "python").rglob("*.j2")
+    for folder in ("docs", "models", "python"):
         yield from (ROOT / folder).rglob("*.md")
 
 
@@ -170,7 +170,7 @@ def test_pages_for_users_use_the_words_of_the_field() -> None:
 
 
 def test_messages_use_plain_words() -> None:
-    sources = [ROOT / "python" / "src", ROOT / "cpp" / "src", ROOT / "cpp" / "include"]
+    sources = [ROOT / "python", ROOT / "cpp" / "src", ROOT / "cpp" / "include"]
     paths = (
         path for source in sources for kind in ("py", "cpp", "hpp", "def", "cu") for path in source.rglob(f"*.{kind}")
     )

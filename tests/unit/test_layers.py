@@ -37,7 +37,6 @@ FEATURES = (
     "stream",
     "target",
     "upgrade",
-    "triton",
     "verify",
     "vision",
 )
@@ -90,6 +89,20 @@ def test_imports_point_downwards() -> None:
     assert {module.parts[0] for module in inside} == {*LAYERS, *FEATURES}
     wrong = {str(module): wrong_imports(module, imported(module)) for module in inside}
     assert {module: names for module, names in wrong.items() if names} == {}
+
+
+def of_plug_ins(names: set[str]) -> set[str]:
+    """Modules of plug-ins among names: packages that are called like ours, except the native core."""
+    tops = {name.split(".")[0] for name in names} - {"trt_workbench", "trt_workbench_native"}
+    return {name for name in tops if name.startswith("trt_workbench")}
+
+
+def test_the_core_imports_no_plug_in() -> None:
+    """Nor names a module of one: entry points say where its commands are."""
+    assert {str(module): of_plug_ins(imported(module)) for module in MODULES if of_plug_ins(imported(module))} == {}
+    packages = {path.name for path in PACKAGE.parents[1].glob("plugins/*/src/*")}
+    assert packages == of_plug_ins(packages) != set()
+    assert [str(module) for module in MODULES if any(name in source(module) for name in packages)] == []
 
 
 def test_only_the_program_is_at_the_root() -> None:

@@ -50,6 +50,13 @@ def test_a_project_file_names_no_version_of_its_own(package: str) -> None:
     assert project["dynamic"] == ["version"]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "python" / "plugins").glob("*/pyproject.toml")), ids=str)
+def test_a_plug_in_has_the_version_of_the_core_and_needs_it(path: Path) -> None:
+    project = tomllib.loads(path.read_text())["project"]
+    assert project["version"] == trt_workbench.__version__
+    assert f"trt-workbench=={trt_workbench.__version__}" in project["dependencies"]
+
+
 def test_the_command_prints_it() -> None:
     assert stdout_of("--version").strip() == f"trt-workbench {trt_workbench.__version__}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperGroup
 
 from trt_workbench import __version__
-from trt_workbench.console.common import PanelCommand
+from trt_workbench.console.common import PanelCommand, handled
 from trt_workbench.console.foreign_words import COMMANDS as FOREIGN_COMMANDS
 from trt_workbench.console.foreign_words import OPTIONS as FOREIGN_OPTIONS
 from trt_workbench.console.typed import read_sparingly
+from trt_workbench.core import extensions
+from trt_workbench.core.errors import ComponentMissing
 
 _SCORES = (
     "Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes."
@@ -22,8 +24,8 @@ _SCORES = (
 _BUILDS = (
     "Build ONNX Runtime's TensorRT provider from source, for the TensorRT that is set up and the ONNX Runtime here."
 )
-# By purpose: where each command is, a module and its function, imported when the command is called; and the first
-# sentence of its help, for the list of all of them.
+# By purpose: where each command is, a module and its function, imported when the command is called, or the plug-in that
+# has it, an entry point; and the first sentence of its help, for the list of all of them.
 PURPOSES = {
     "See": {
         "inspect": ("inspect.cli:inspect", "Describe a model or an engine without running it."),
@@ -86,7 +88,7 @@ PURPOSES = {
             "Rewrite what TensorRT refuses in an ONNX file, and check the result.",
         ),
         "export-llm": ("llm.export_cli:export_llm", "Export a language model to ONNX and compare it with PyTorch."),
-        "export-triton": ("triton.cli:export_triton", "Write a plan or a model as a repository for Triton."),
+        "export-triton": ("serving", "Write a plan or a model as a repository for Triton."),
         "make-contract": ("stream.make_cli:make_contract", "Draft a streaming model's contract from its file."),
     },
     "Set up": {
@@ -97,7 +99,10 @@ PURPOSES = {
     },
 }
 COMMANDS = {name: place for commands in PURPOSES.values() for name, (place, _) in commands.items()}
+OWN_COMMANDS = [name for name, place in COMMANDS.items() if ":" in place]
 _LIST = (["-h"], ["--help"])
+# Whatever stands behind a command that cannot be used, the answer is why.
+_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
 class _Commands(TyperGroup):
@@ -151,16 +156,49 @@ def app_of(names: Iterable[str]) -> typer.Typer:
     )
     made.callback()(_root)
     for name in names:
-        module, function = COMMANDS[name].split(":")
-        command = getattr(import_module(f"trt_workbench.{module}"), function)
-        made.command(name, cls=PanelCommand)(command)
+        try:
+            made.command(name, cls=PanelCommand)(_command(name))
+        except ComponentMissing as problem:
+            made.command(name, context_settings=_ANYTHING)(_refusing(f"{name} is not available. {problem}"))
     return made
+
+
+def _command(name: str) -> Callable[..., Any]:
+    """Return the function of a command.
+
+    Raises:
+        ComponentMissing: its package is not installed, or cannot be imported.
+    """
+    module, _, function = COMMANDS.get(name, "").partition(":")
+    if function:
+        command: Callable[..., Any] = getattr(import_module(f"trt_workbench.{module}"), function)
+        return command
+    if entry := extensions.extensions(extensions.COMMANDS, OWN_COMMANDS).get(name):
+        return extensions.imported(entry)  # type: ignore[no-any-return]
+    from trt_workbench.core.launcher import plug_in
+
+    raise ComponentMissing(f"Its plug-in {module} is not installed. {plug_in(module)}")
+
+
+def _refusing(problem: str) -> Callable[..., Any]:
+    @handled
+    def refuse() -> None:
+        raise ComponentMissing(problem)
+
+    return refuse
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
     """Return `trtw` for a command line; of the commands, the one that is called is imported, and none to list them."""
-    none = () if [*words] in _LIST else COMMANDS
-    return app_of(words[:1] if words and words[0] in COMMANDS else none)
+    if [*words] in _LIST:
+        return app_of(())
+    known = COMMANDS if words and words[0] in COMMANDS else every_command()
+    return app_of(words[:1] if words and words[0] in known else known)
+
+
+def every_command() -> list[str]:
+    """Return the names of all commands, those of other packages last."""
+    return [*dict.fromkeys((*COMMANDS, *extensions.extensions(extensions.COMMANDS, OWN_COMMANDS)))]
 
 
 def main() -> None:
@@ -172,5 +210,5 @@ def __getattr__(name: str) -> typer.Typer:
     """Return `app`, which has every command: it is made when it is first asked for."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = app_of(COMMANDS)
+    globals()[name] = made = app_of(every_command())
     return made

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from trt_workbench.triton.steps import OnnxModel
+from trt_workbench_serving.steps import OnnxModel
 
 
 class TritonPythonModel:

@@ -20,6 +20,7 @@ from trt_workbench.core import environment, launcher
 ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = load(ROOT)
 EXTRAS = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]["optional-dependencies"]
+PLUG_INS = {path.name: tomllib.loads((path / "pyproject.toml").read_text()) for path in ROOT.glob("python/plugins/*")}
 # What pip is told to install by an extra of the package.
 BY_EXTRA = {
     package: found[1]
@@ -80,7 +81,7 @@ def test_pip_adds_what_an_extra_names_to_the_package_that_is_installed(package: 
     assert added == [package] * (package not in environment.installed_packages())
 
 
-@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"llm"}))
+@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"llm", *PLUG_INS}))
 def test_an_extra_and_the_environments_ask_for_the_same(extra: str) -> None:
     """PyTorch's extra leaves the version open."""
     (wanted,) = map(Requirement, EXTRAS[extra])
@@ -92,6 +93,16 @@ def test_an_extra_and_the_environments_ask_for_the_same(extra: str) -> None:
     }
     assert {found.specifier for found in asked} == {wanted.specifier}
     assert extra == "gpu" or {*map(str, asked)} == {str(wanted)}
+
+
+@pytest.mark.parametrize("name", PLUG_INS)
+def test_a_plug_in_has_an_extra_and_is_in_every_environment(name: str) -> None:
+    (wanted,) = map(Requirement, EXTRAS[name])
+    project = PLUG_INS[name]["project"]
+    assert (wanted.name, str(wanted.specifier)) == (project["name"], f"=={project['version']}")
+    assert wanted.extras == project.get("optional-dependencies", {}).keys()
+    asked = {f"{ROOT}/python/plugins/{name}" in pip_calls(one, ROOT)[-1] for one in ENVIRONMENTS.values()}
+    assert asked == {True}
 
 
 def test_environments_for_gpus_are_made_for_what_the_table_says() -> None:

@@ -128,7 +128,7 @@ def test_the_core_is_compiled_for_the_glibc_of_the_image(wheels, monkeypatch, tm
 
 
 def test_wheels_are_tried_outside_of_the_repository_without_a_compiler(wheels, monkeypatch, tmp_path):
-    names = ["trt_workbench-1-py3-none-any.whl", "trt_workbench-1.tar.gz"]
+    names = ["trt_workbench-1-py3-none-any.whl", "trt_workbench_p-1-py3-none-any.whl", "trt_workbench-1.tar.gz"]
     names += [f"trt_workbench_native-1-cp3{minor}-cp3{minor}-manylinux_2_28_x86_64.whl" for minor in (12, 13)]
     for name in (*names, ".gitignore"):
         (tmp_path / name).touch()
@@ -139,7 +139,7 @@ def test_wheels_are_tried_outside_of_the_repository_without_a_compiler(wheels, m
     assert [path.name for path in wheels.released()] == sorted(names)  # without what uv adds
     wheels.try_out("3.13", Path(sys.executable), CPP["tool"]["cibuildwheel"])
     made, installed, listed = calls
-    assert installed[-2:] == [f"{tmp_path / names[0]}[cpu]", str(tmp_path / names[3])]
+    assert installed[-3:] == [f"{tmp_path / names[0]}[cpu]", str(tmp_path / names[1]), str(tmp_path / names[4])]
     assert listed[-1] == f"{made[-1]}/bin/python"
     assert [words[0] for words, _ in steps] == ["python", "trtw", "python", "trtw", "trtw"]
     for _, given in steps:

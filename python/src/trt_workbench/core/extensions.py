@@ -1,4 +1,4 @@
-"""What other packages add through entry points: backends, detector families and scores (docs/extending.md).
+"""What other packages add through entry points: commands, backends, detector families and scores (docs/extending.md).
 
 They are imported only when needed, and a failed import is one message, not a crash.
 """
@@ -96,7 +96,7 @@ def _is_foreign(kind: type[Any], name: str) -> bool:
 
 Kind = TypeVar("Kind")
 BACKENDS, FAMILIES = "trt_workbench.backends", "trt_workbench.families"
-SCORES = "trt_workbench.scores"
+SCORES, COMMANDS = "trt_workbench.scores", "trt_workbench.commands"
 
 
 def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
@@ -110,7 +110,9 @@ def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
 
 def extension_packages() -> dict[str, str]:
     """Return the versions of the packages that add something."""
-    found = (entry.dist for group in (BACKENDS, FAMILIES, SCORES) for entry in _entries(group, tuple(sys.path)))
+    found = (
+        entry.dist for group in (BACKENDS, FAMILIES, SCORES, COMMANDS) for entry in _entries(group, tuple(sys.path))
+    )
     return {package.name: package.version for package in found if package}
 
 
@@ -127,14 +129,7 @@ def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]
     Raises:
         ComponentMissing: it cannot be imported, or is no class of this kind; the message names the package.
     """
-    try:
-        found = entry.load()
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # a package that is out of step fails in any way; a module of ours is no package
-        if entry.dist is None:
-            raise
-        raise broken(entry, error) from error
+    found = imported(entry)
     if not (isinstance(found, type) and issubclass(found, kind)) or inspect.isabstract(found):
         raise broken(entry, f"{entry.value} is not a usable {kind.__name__}")
     if name != entry.name:
@@ -142,6 +137,22 @@ def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]
     if name != (said := getattr(found, "name", None)):
         raise broken(entry, f"{entry.value} names itself {said!r}, not {name!r}")
     return found
+
+
+def imported(entry: EntryPoint) -> Any:
+    """Return what an entry point names.
+
+    Raises:
+        ComponentMissing: it cannot be imported; the message names the package.
+    """
+    try:
+        return entry.load()
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a package that is out of step fails in any way; a module of ours is no package
+        if entry.dist is None:
+            raise
+        raise broken(entry, error) from error
 
 
 def package_of(entry: EntryPoint) -> str:

@@ -117,6 +117,12 @@ def package(name: str) -> str:
     return f"Use an environment that has it: `{command}`."
 
 
+def plug_in(name: str) -> str:
+    """Return the sentence that installs a plug-in, a folder of python/plugins in the repository."""
+    command = f"`pip install ./python/plugins/{name}`"
+    return repair(f"Run {command if repository() else f'{command} in a clone of the repository'}.")
+
+
 def holds(environment: str, name: str) -> bool:
     """Whether an environment of pixi.toml holds a package of `_PACKAGES`."""
     return environment in _PACKAGES[name].environments

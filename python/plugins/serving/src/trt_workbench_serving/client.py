@@ -7,8 +7,8 @@ from string import Template
 from typing import Any
 
 from trt_workbench.backends.served.datatypes import PROTOCOL
-from trt_workbench.triton.config import Config
-from trt_workbench.triton.sources import TritonSource
+from trt_workbench_serving.config import Config
+from trt_workbench_serving.sources import TritonSource
 
 _HEAD = '''"""Ask a Triton server for the model $model. Written by `trtw export-triton`.
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.triton.config import Config, data_type, step_config
-from trt_workbench.triton.settings import TritonSettings
-from trt_workbench.triton.sources import TritonSource
-from trt_workbench.triton.steps import BOXES, COUNT, IMAGE, LABELS, SCORES, SIZE, detector_document
 from trt_workbench.vision import recognise
+from trt_workbench_serving.config import Config, data_type, step_config
+from trt_workbench_serving.settings import TritonSettings
+from trt_workbench_serving.sources import TritonSource
+from trt_workbench_serving.steps import BOXES, COUNT, IMAGE, LABELS, SCORES, SIZE, detector_document
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.core.counts import counted
-from trt_workbench.triton.settings import TritonSettings
+from trt_workbench_serving.settings import TritonSettings
 
 if TYPE_CHECKING:
-    from trt_workbench.triton.run import ExportedRepository
+    from trt_workbench_serving.run import ExportedRepository
 
 
 @handled
@@ -35,7 +35,7 @@ def export_triton(
     The configuration comes from the manifest: tensors, batches, profiles, warm-up. Triton's own format has parsed it.
     A plan has to be verified, and of the TensorRT version that the server has.
     """
-    from trt_workbench.triton.run import export_triton as export
+    from trt_workbench_serving.run import export_triton as export
 
     say_if_allowed(allow_unverified=settings.allow_unverified)
     made = export(settings, preparation)

@@ -27,12 +27,12 @@ from trt_workbench.core.files import (
     write_text,
 )
 from trt_workbench.core.hashing import has_hash, hash_file
-from trt_workbench.triton.client import client_of_images, client_of_tensors
-from trt_workbench.triton.config import Config, model_config
-from trt_workbench.triton.ensemble import make_ensemble
-from trt_workbench.triton.pbtxt import require_format, text_of
-from trt_workbench.triton.settings import TritonSettings
-from trt_workbench.triton.sources import TritonSource, read_source
+from trt_workbench_serving.client import client_of_images, client_of_tensors
+from trt_workbench_serving.config import Config, model_config
+from trt_workbench_serving.ensemble import make_ensemble
+from trt_workbench_serving.pbtxt import require_format, text_of
+from trt_workbench_serving.settings import TritonSettings
+from trt_workbench_serving.sources import TritonSource, read_source
 
 CONFIG, RECORD = "config.pbtxt", "export-triton.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -122,8 +122,8 @@ def _step_notes(models: dict[str, Config]) -> tuple[str, ...]:
     if all(config.get("backend") != "python" for config in models.values()):
         return ()
     return (
-        f"The server's Python needs trt-workbench {__version__}. Servers that do not support NumPy 2, such as 2.51, "
-        "return empty tensors with it: install NumPy 1.26 there.",
+        f"The server's Python needs trt-workbench-serving {__version__}. Servers that do not support NumPy 2, such as "
+        "2.51, return empty tensors with it: install NumPy 1.26 there.",
     )
 
 

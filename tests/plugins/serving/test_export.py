@@ -11,17 +11,15 @@ import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
+from tests.plugins.serving.plans import INPUTS, PROFILE, plan
 from tests.texts import held, refused
 from tests.unit.backends.small_models import linear
-from tests.unit.engine.manifests import manifest_of
 from tests.v2_server import V2Server
 
 from trt_workbench.core.errors import ComponentMissing
-from trt_workbench.core.hashing import hash_bytes
-from trt_workbench.core.verification import Verification
 from trt_workbench.core.workspace import models_dir
-from trt_workbench.engine.manifest import GpuIdentity, Tensor, WorkaroundRecord, write_manifest
-from trt_workbench.triton.steps import make_step
+from trt_workbench.engine.manifest import Tensor, WorkaroundRecord
+from trt_workbench_serving.steps import make_step
 
 model_config_pb2 = pytest.importorskip("tritonclient.grpc.model_config_pb2")
 text_format = pytest.importorskip("google.protobuf.text_format")
@@ -29,22 +27,6 @@ json_format = pytest.importorskip("google.protobuf.json_format")
 pytestmark = pytest.mark.readers
 
 DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
-INPUTS = (Tensor(name="images", dtype="float32", shape=(-1, 3, -1, 320)),)
-OUTPUTS = (Tensor(name="output0", dtype="float16", shape=(-1, 300, 6)),)
-PROFILE = "images:1x3x320x320/4x3x640x320/12x3x640x320"
-
-
-def plan(path: Path, capability: str = "9.0", verdict: str = "right", **changes: Any) -> Path:
-    data = f"plan for {capability}".encode()
-    path.write_bytes(data)
-    verification = Verification(
-        verdict=verdict, mode="full", engine_sha256=hash_bytes(data), gpu="G", tensorrt_version="10.16.1",
-        workbench_version="0", verified_at="2026-01-01T00:00:00+00:00",
-    )  # fmt: skip
-    gpu = GpuIdentity(name=f"GPU {capability}", uuid=None, compute_capability=capability)
-    given = {"inputs": INPUTS, "outputs": OUTPUTS, "profiles": (PROFILE,), "gpu": gpu, "verification": verification}
-    write_manifest(path, manifest_of(data, **(given | changes)))
-    return path
 
 
 def exported(tmp_path: Path, *words: object) -> dict[str, Any]:

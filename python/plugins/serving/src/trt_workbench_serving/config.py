@@ -9,8 +9,8 @@ from trt_workbench import __version__
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.served.datatypes import PROTOCOL
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.triton.settings import TritonSettings
-from trt_workbench.triton.sources import TritonSource
+from trt_workbench_serving.settings import TritonSettings
+from trt_workbench_serving.sources import TritonSource
 
 Config = dict[str, Any]
 

@@ -24,8 +24,8 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.verdicts import kept_verdict
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import refuse_random
-from trt_workbench.triton.settings import TritonSettings
 from trt_workbench.verify import Unverified, own_model
+from trt_workbench_serving.settings import TritonSettings
 
 _VERSION = re.compile(r"\d+(\.\d+)*")
 _DEFAULT_BATCH = 16

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.in_app import json_of, stdout_of
+from tests.plugins.serving.plans import PROFILE, plan
 from tests.tritonserver import Running, needs_tritonserver, tritonserver
-from tests.unit.triton.test_export import PROFILE, plan
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.served.v2 import V2Backend
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.core.workspace import models_dir
-from trt_workbench.triton.steps import BoxesStep, LetterboxStep
 from trt_workbench.vision.scenes import dataset as embedded
+from trt_workbench_serving.steps import BoxesStep, LetterboxStep
 
 triton = pytest.importorskip("tritonclient.http")
 pytestmark = needs_tritonserver

@@ -42,8 +42,8 @@ def make_step(parameters: dict[str, str], folder: str) -> Step:
     written = parameters["trtw.version"]
     if written != __version__:
         raise ComponentMissing(
-            f"This step was written by trt-workbench {written}, and the server has {__version__}: install {written} in "
-            "its Python, or export again."
+            f"This step was written by trt-workbench-serving {written}, and the server has {__version__}: install "
+            f"{written} in its Python, or export again."
         )
     document = json.loads(parameters.get("trtw.document") or "{}")
     kinds: dict[str, Callable[[], Step]] = {

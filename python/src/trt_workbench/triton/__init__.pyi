@@ -1,1 +1,0 @@
-from .steps import make_step as make_step
