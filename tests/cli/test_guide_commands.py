@@ -239,12 +239,12 @@ RUN_BY = {
     "unit/model/low_precision/test_cast.py::test_constants_that_fp16_cannot_hold_keep_their_node_in_fp32": [
         "quantize model.onnx --to fp16"
     ],
-    "cli/test_submit.py::test_a_local_run_is_what_one_process_gives": ["submit RUN.yaml --run"],
-    "cli/test_submit.py::test_the_script_of_slurm_is_readable": [
+    "plugins/fleet/test_submit.py::test_a_local_run_is_what_one_process_gives": ["submit RUN.yaml --run"],
+    "plugins/fleet/test_submit.py::test_the_script_of_slurm_is_readable": [
         "submit RUN.yaml --to slurm",
         "submit RUN.yaml --to slurm --gpu-types h200",
     ],
-    "integration/test_slurm.py::test_a_disturbed_array_gives_what_one_process_gives": [
+    "plugins/fleet/test_slurm.py::test_a_disturbed_array_gives_what_one_process_gives": [
         "submit RUN.yaml --to slurm --run"
     ],
     "unit/export/test_export.py::test_bencher": ["export tmp/bench/RUN --to bencher -o out"],

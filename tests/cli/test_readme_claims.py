@@ -106,10 +106,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "with another version of a runtime": ("cli/test_upgrade.py::test_what_a_new_stack_breaks_is_found_and_reduced",),
     "to the run that one process would have made": ("cli/test_shards.py::test_shards_give_what_one_process_gives",),
     "by Slurm, Kubernetes, Ray or on this machine": (
-        "cli/test_submit.py::test_a_local_run_is_what_one_process_gives",
-        "cli/test_submit.py::test_the_manifest_meets_the_schemas_of_kubernetes",
-        "integration/test_slurm.py",
-        "integration/test_ray.py",
+        "plugins/fleet/test_submit.py::test_a_local_run_is_what_one_process_gives",
+        "plugins/fleet/test_submit.py::test_the_manifest_meets_the_schemas_of_kubernetes",
+        "plugins/fleet/test_slurm.py",
+        "plugins/fleet/test_ray.py",
     ),
     "which node of a model which provider executes": ("cli/test_partitions.py",),
     "a plan as a repository for Triton": (

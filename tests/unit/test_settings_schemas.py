@@ -22,14 +22,15 @@ from trt_workbench.core.workspace import embedded_model
 from trt_workbench.core.yaml_settings import load_yaml_settings
 from trt_workbench.gate.config import load_gate
 from trt_workbench.gate.run import _require_usable
-from trt_workbench.scale.submit.document import RunFile
+from trt_workbench_fleet.document import RunFile
 
 ROOT = Path(__file__).parents[2]
 # What tells the files apart.
 KINDS = {"bench": {"runtimes"}, "run": {"shards", "folder"}, "gate": {"verify", "score", "latency"}}
 _TOLD = re.compile(f"^({'|'.join(set().union(*KINDS.values()))}):", re.MULTILINE)
 _HINTED = re.compile(_TOLD.pattern.replace("^", "(?:^|['\"n])"), re.MULTILINE)  # within a file of Python
-SCHEMAS = {kind: json.loads((files("trt_workbench") / f"schemas/{kind}.schema.json").read_text()) for kind in KINDS}
+PACKAGES = {"bench": "trt_workbench", "gate": "trt_workbench", "run": "trt_workbench_fleet"}
+SCHEMAS = {kind: json.loads((files(PACKAGES[kind]) / f"schemas/{kind}.schema.json").read_text()) for kind in KINDS}
 
 
 def _gate(file: Path) -> None:

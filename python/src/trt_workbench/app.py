@@ -74,7 +74,7 @@ PURPOSES = {
         "profile": ("profile.cli:profile", "Time every layer, node and kernel; compare two precisions."),
         "infer-engine": ("infer.cli:infer_engine", "Run an engine or a model on arrays, check it, or measure it."),
         "merge": ("scale.cli:merge", "Put shards of a run together."),
-        "submit": ("scale.submit.cli:submit", "Run shards of a command by Slurm, Kubernetes, Ray or on this machine."),
+        "submit": ("fleet", "Run shards of a command by Slurm, Kubernetes, Ray or on this machine."),
     },
     "Make": {
         "build-engine": ("build_engine.cli:build_engine", "Build a TensorRT engine from an ONNX model."),

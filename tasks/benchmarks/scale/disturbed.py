@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.cli.test_shards import SCORED, without_times
-from tests.integration.test_slurm import EVALUATION, write
+from tests.plugins.fleet.test_slurm import EVALUATION, write
 from tests.ray_cluster import killed_run, ray_cluster
 from tests.slurm_cluster import TRTW, SlurmCluster, disturbed_run
 

@@ -19,13 +19,17 @@ from trt_workbench.core import environment, launcher
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = load(ROOT)
+PLUG_INS = {
+    path.parent.name: tomllib.loads(path.read_text())["project"]
+    for path in ROOT.glob("python/plugins/*/pyproject.toml")
+}
 EXTRAS = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]["optional-dependencies"]
-PLUG_INS = {path.name: tomllib.loads((path / "pyproject.toml").read_text()) for path in ROOT.glob("python/plugins/*")}
+OF_ALL = EXTRAS | {name: one for project in PLUG_INS.values() for name, one in project["optional-dependencies"].items()}
 # What pip is told to install by an extra of the package.
 BY_EXTRA = {
     package: found[1]
     for package, one in launcher._PACKAGES.items()
-    if (found := re.fullmatch(r"pip install 'trt-workbench\[([\w-]+)\]'", one.pip))
+    if (found := re.fullmatch(r"pip install 'trt-workbench(?:-\w+)?\[([\w-]+)\]'", one.pip))
 }
 
 
@@ -58,7 +62,7 @@ def test_the_command_that_is_advised_runs_where_the_package_is(
 @pytest.mark.parametrize("package", BY_EXTRA)
 def test_pip_adds_what_an_extra_names_to_the_package_that_is_installed(package: str, tmp_path: Path) -> None:
     """With the installed pip and the installed metadata; the package index is a folder of empty wheels."""
-    (requirement,) = map(Requirement, EXTRAS[BY_EXTRA[package]])
+    (requirement,) = map(Requirement, OF_ALL[BY_EXTRA[package]])
     version = next(iter(requirement.specifier)).version
     stem = f"{package.replace('-', '_')}-{version}"
     provides = "".join(f"Provides-Extra: {extra}\n" for extra in requirement.extras)
@@ -81,10 +85,10 @@ def test_pip_adds_what_an_extra_names_to_the_package_that_is_installed(package: 
     assert added == [package] * (package not in environment.installed_packages())
 
 
-@pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"llm", *PLUG_INS}))
+@pytest.mark.parametrize("extra", sorted(OF_ALL.keys() - {"llm", *PLUG_INS}))
 def test_an_extra_and_the_environments_ask_for_the_same(extra: str) -> None:
     """PyTorch's extra leaves the version open."""
-    (wanted,) = map(Requirement, EXTRAS[extra])
+    (wanted,) = map(Requirement, OF_ALL[extra])
     asked = {
         requirement
         for one in ENVIRONMENTS.values()
@@ -98,9 +102,9 @@ def test_an_extra_and_the_environments_ask_for_the_same(extra: str) -> None:
 @pytest.mark.parametrize("name", PLUG_INS)
 def test_a_plug_in_has_an_extra_and_is_in_every_environment(name: str) -> None:
     (wanted,) = map(Requirement, EXTRAS[name])
-    project = PLUG_INS[name]["project"]
+    project = PLUG_INS[name]
     assert (wanted.name, str(wanted.specifier)) == (project["name"], f"=={project['version']}")
-    assert wanted.extras == project.get("optional-dependencies", {}).keys()
+    assert wanted.extras <= project["optional-dependencies"].keys()
     asked = {f"{ROOT}/python/plugins/{name}" in pip_calls(one, ROOT)[-1] for one in ENVIRONMENTS.values()}
     assert asked == {True}
 

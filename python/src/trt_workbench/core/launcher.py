@@ -48,12 +48,12 @@ _PACKAGES = {
     "transformers": _Package(
         "pip install 'torch>=2.10' 'transformers>=5.17,<6'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")
     ),
-    # By the extra: pip keeps the trt-workbench that is installed and adds what its extra names, in its version.
+    # By the extra: pip keeps the package that is installed and adds what its extra names, in its version.
     "tritonclient": _Package(
         "pip install 'trt-workbench[served]'", ("served", "gpu", "rtx5090", "h200", "dev-readers")
     ),
     "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
-    "ray": _Package("pip install 'trt-workbench[ray]'", ("ray",)),
+    "ray": _Package("pip install 'trt-workbench-fleet[ray]'", ("ray",)),
     "pyarrow": _Package("pip install 'trt-workbench[parquet]'", ("parquet", "dev-readers")),
     "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("gpu-ort-rtx", "stand-ins")),
 }

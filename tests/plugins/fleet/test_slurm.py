@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from tests.in_app import stderr_of, stdout_of
+from tests.plugins.fleet.test_nasty_words import array_of, said, with_stub
 from tests.shards import assert_scored_alike
 from tests.slurm_cluster import TRTW, SlurmCluster, disturbed_run, lacking
-from tests.unit.scale.test_nasty_words import array_of, said, with_stub
 
-from trt_workbench.scale.submit.slurm import SCRIPT, Slurm
+from trt_workbench_fleet.slurm import SCRIPT, Slurm
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=f"{lacking()} of Slurm is not installed (Debian: slurm-wlm)")
 EVALUATION = ["--limit", "24", "--backend", "ort-cpu", "--workers", "1", "--no-report"]

@@ -12,7 +12,7 @@ from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.gpu import driver_report, first_gpu
 from trt_workbench.engine.tensorrt import current_root, examine_tree, format_version
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.scale.submit.array import JobArray
+from trt_workbench_fleet.array import JobArray
 
 
 def check_node(array: JobArray) -> None:

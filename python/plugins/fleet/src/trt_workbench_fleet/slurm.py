@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.scale.submit.array import JobArray
-from trt_workbench.scale.submit.scheduler import Watch, ask, no_such_gpu, poll, render, require_tool
+from trt_workbench_fleet.array import JobArray
+from trt_workbench_fleet.scheduler import Watch, ask, no_such_gpu, poll, render, require_tool
 
 SCRIPT = "shards.sbatch"
 _SUBMITTED = "submitted.json"

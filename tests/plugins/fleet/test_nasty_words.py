@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from trt_workbench.scale.submit.array import JobArray
-from trt_workbench.scale.submit.document import RunFile
-from trt_workbench.scale.submit.kubernetes import JOB, Kubernetes
-from trt_workbench.scale.submit.local import SCRIPT, Local, _command
-from trt_workbench.scale.submit.ray import PROGRAM, Ray
-from trt_workbench.scale.submit.slurm import SCRIPT as SBATCH
-from trt_workbench.scale.submit.slurm import Slurm
+from trt_workbench_fleet.array import JobArray
+from trt_workbench_fleet.document import RunFile
+from trt_workbench_fleet.kubernetes import JOB, Kubernetes
+from trt_workbench_fleet.local import SCRIPT, Local, _command
+from trt_workbench_fleet.ray import PROGRAM, Ray
+from trt_workbench_fleet.slurm import SCRIPT as SBATCH
+from trt_workbench_fleet.slurm import Slurm
 
 hypothesis = pytest.importorskip("hypothesis")
 st = pytest.importorskip("hypothesis.strategies")

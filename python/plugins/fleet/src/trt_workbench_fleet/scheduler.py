@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.core.workers import run_to_end
-from trt_workbench.scale.submit.array import JobArray
+from trt_workbench_fleet.array import JobArray
 
 Watch = Callable[[], None]
 """Called every few seconds while a job runs."""

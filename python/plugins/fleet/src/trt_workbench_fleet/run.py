@@ -11,12 +11,12 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import DeviceFailure
 from trt_workbench.core.shard_files import read_shards
 from trt_workbench.scale.merging import merge_into, merging_of
-from trt_workbench.scale.submit.array import JobArray
-from trt_workbench.scale.submit.kubernetes import Kubernetes
-from trt_workbench.scale.submit.local import Local
-from trt_workbench.scale.submit.ray import Ray
-from trt_workbench.scale.submit.scheduler import Scheduler
-from trt_workbench.scale.submit.slurm import Slurm
+from trt_workbench_fleet.array import JobArray
+from trt_workbench_fleet.kubernetes import Kubernetes
+from trt_workbench_fleet.local import Local
+from trt_workbench_fleet.ray import Ray
+from trt_workbench_fleet.scheduler import Scheduler
+from trt_workbench_fleet.slurm import Slurm
 
 Progress = Callable[[int, int], None]
 SCHEDULERS: dict[str, Callable[[], Scheduler]] = {"local": Local, "slurm": Slurm, "kubernetes": Kubernetes, "ray": Ray}

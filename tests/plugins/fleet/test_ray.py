@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.in_app import stderr_of, stdout_of
-from tests.integration.test_slurm import EVALUATION, write
+from tests.plugins.fleet.test_slurm import EVALUATION, write
 from tests.ray_cluster import killed_run, ray_cluster
 from tests.shards import assert_scored_alike
 

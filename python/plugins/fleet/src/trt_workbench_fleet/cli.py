@@ -13,8 +13,8 @@ from trt_workbench.console.drawing import draw
 from trt_workbench.core.settings import names
 
 if TYPE_CHECKING:
-    from trt_workbench.scale.submit.array import JobArray
-    from trt_workbench.scale.submit.scheduler import Scheduler
+    from trt_workbench_fleet.array import JobArray
+    from trt_workbench_fleet.scheduler import Scheduler
 
 To = Literal["local", "slurm", "kubernetes", "ray"]
 
@@ -37,10 +37,10 @@ def submit(
     Without --run the files are only written, readable and commented: a script for sbatch, an Indexed Job, a Ray
     program. Exit code 3 if the scheduler is missing, or a node is not as the file says; 4 if a shard failed for good.
     """
-    from trt_workbench.scale.submit.array import arrays_of, read_array
-    from trt_workbench.scale.submit.document import load_run_file
-    from trt_workbench.scale.submit.node import check_node as check
-    from trt_workbench.scale.submit.run import SCHEDULERS, write_files
+    from trt_workbench_fleet.array import arrays_of, read_array
+    from trt_workbench_fleet.document import load_run_file
+    from trt_workbench_fleet.node import check_node as check
+    from trt_workbench_fleet.run import SCHEDULERS, write_files
 
     if check_node:
         check(read_array(file))
@@ -69,7 +69,7 @@ def submit(
 
 def _run(scheduler: Scheduler, array: JobArray, *, debug: bool) -> tuple[Path, Callable[[], None]]:
     from trt_workbench.console.progress import progress_bar
-    from trt_workbench.scale.submit.run import run_array
+    from trt_workbench_fleet.run import run_array
 
     with progress_bar("shards") as start:
         bar = start(array.name)

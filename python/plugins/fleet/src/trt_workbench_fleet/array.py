@@ -16,7 +16,7 @@ from trt_workbench.core.files import is_signed, refuse_foreign, require_there, s
 from trt_workbench.core.shard_files import SHARD, ShardDocument, read_shard_run
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.model.opened import Model, sha256_of
-from trt_workbench.scale.submit.document import RunFile, load_run_file
+from trt_workbench_fleet.document import RunFile, load_run_file
 
 RUN_FILE = "run.yaml"
 

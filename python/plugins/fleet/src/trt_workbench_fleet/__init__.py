@@ -1,4 +1,4 @@
-"""`submit`: the shards of a run as a job of a scheduler that is there already.
+"""The plug-in `fleet`, `submit`: the shards of a run as a job of a scheduler that is there already.
 
 In: RUN.yaml (`document.py`). Out: files that the scheduler takes, and with --run the merged run.
 

@@ -12,24 +12,25 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cli.conftest import _forked_workers, _no_unheard_of_artefacts  # noqa: F401 - of every test here
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.shards import with_other_digit, without_times
 from tests.texts import held
 
 import trt_workbench
-from trt_workbench.scale.submit import scheduler
-from trt_workbench.scale.submit.array import RUN_FILE, read_array
+from trt_workbench_fleet import scheduler
+from trt_workbench_fleet.array import RUN_FILE, read_array
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
-STUB = Path(__file__).parents[1] / "stub_trtw.py"
+STUB = Path(__file__).parents[2] / "stub_trtw.py"
 SHARDS = 4
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("local", "ray", "scheduler"):
-        monkeypatch.setattr(f"trt_workbench.scale.submit.{module}.POLL_S", 0.05)
+        monkeypatch.setattr(f"trt_workbench_fleet.{module}.POLL_S", 0.05)
 
 
 @pytest.fixture
@@ -330,7 +331,7 @@ def test_a_scheduler_that_is_not_here_is_named(
 def test_ray_needs_an_address(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert "pip install 'trt-workbench[ray]'" in stderr_of("submit", write(), "--to", "ray", "--run", code=3)
+    assert "pip install 'trt-workbench-fleet[ray]'" in stderr_of("submit", write(), "--to", "ray", "--run", code=3)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     held(stderr_of("submit", write(), "--to", "ray", "--run"))
 
@@ -446,14 +447,14 @@ def test_ctrl_c_ends_the_tasks(write: Any, stub: Path, monkeypatch: pytest.Monke
         if done:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("trt_workbench.scale.submit.cli._run", _with_progress(interrupt))
+    monkeypatch.setattr("trt_workbench_fleet.cli._run", _with_progress(interrupt))
     result = trtw("submit", write(program=stubbed(stub)), "--run")
     assert result.exit_code == 130
     assert len(starts(stub)) < SHARDS or told[-1] < SHARDS
 
 
 def _with_progress(progress: Any) -> Any:
-    from trt_workbench.scale.submit.run import run_array
+    from trt_workbench_fleet.run import run_array
 
     def run(scheduler: Any, array: Any, *, debug: bool) -> Any:  # noqa: ARG001 - as the one it replaces
         return run_array(scheduler, array, print, progress)

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.scale.submit.array import JobArray
-from trt_workbench.scale.submit.document import KubernetesSettings
-from trt_workbench.scale.submit.scheduler import Watch, ask, no_such_gpu, poll, render, require_tool
+from trt_workbench_fleet.array import JobArray
+from trt_workbench_fleet.document import KubernetesSettings
+from trt_workbench_fleet.scheduler import Watch, ask, no_such_gpu, poll, render, require_tool
 
 JOB = "job.yaml"
 _GPU, _PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
