@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL
 from trt_workbench.core.array_files import numpy_dtype
+from trt_workbench_serving.backends.datatypes import NUMPY, PROTOCOL
 
 Arrays = dict[str, NDArray[Any]]
 # Why a request is refused, as Triton puts it.

@@ -126,19 +126,19 @@ RUN_BY = {
         "quantize model.onnx --to int8 --calibration images/",
         "quantize yolox_nano.onnx --to int8 --calibration coco-tiny/val2017",
     ],
-    "cli/test_served.py::test_a_detector_has_the_same_boxes_as_served": [
+    "plugins/serving/test_served.py::test_a_detector_has_the_same_boxes_as_served": [
         "eval-coco detector.onnx --data data.yaml --backend v2 --url http://localhost:8000 --concurrency 8"
     ],
-    "cli/test_served.py::test_a_served_model_is_verified_within_the_batches_of_the_server": [
+    "plugins/serving/test_served.py::test_a_served_model_is_verified_within_the_batches_of_the_server": [
         "verify detector.onnx --backend v2 --url http://localhost:8000"
     ],
-    "cli/test_served.py::test_bench_measures_a_server_at_each_concurrency": [
+    "plugins/serving/test_served.py::test_bench_measures_a_server_at_each_concurrency": [
         "bench served --model detector=detector.onnx --url http://localhost:8000"
     ],
-    "unit/llm/test_served_llm.py::test_a_served_model_has_the_perplexity_of_the_model": [
+    "plugins/serving/test_served_llm.py::test_a_served_model_has_the_perplexity_of_the_model": [
         "eval-llm DIR --text FILE --backends openai --option openai:url=http://localhost:8000"
     ],
-    "unit/llm/test_served_llm.py::test_a_served_model_generates_what_the_model_generates": [
+    "plugins/serving/test_served_llm.py::test_a_served_model_generates_what_the_model_generates": [
         "eval-llm DIR --text FILE --backends openai:fp16 --modes generate --batch 4 "
         "--option openai:url=http://localhost:8000"
     ],

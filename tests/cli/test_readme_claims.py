@@ -115,9 +115,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "a plan as a repository for Triton": (
         "plugins/serving/test_export.py::test_a_plan_is_served_as_its_manifest_says",
         "plugins/serving/test_tritonserver.py",
-        "integration/test_ray_serve.py",
-        "cli/test_served.py::test_rows_that_dynamic_batching_mixes_up_are_found",
-        "unit/llm/test_served_llm.py::test_a_served_model_has_the_perplexity_of_the_model",
+        "plugins/serving/test_ray_serve.py",
+        "plugins/serving/test_served.py::test_rows_that_dynamic_batching_mixes_up_are_found",
+        "plugins/serving/test_served_llm.py::test_a_served_model_has_the_perplexity_of_the_model",
     ),
     "which runtimes can serve on this machine": ("cli/test_backends.py::test_backends_lists_all_six",),
     "installs TensorRT under": (

@@ -10,6 +10,7 @@ from tests.in_app import stderr_of, stdout_of, trtw
 from tests.texts import held
 
 from trt_workbench import app
+from trt_workbench.backends import registry
 from trt_workbench.core import extensions
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,11 @@ def test_the_list_of_commands_has_those_of_a_plug_in(plug_in: str) -> None:
     assert not listed & {*app.OWN_COMMANDS}
 
 
+def test_the_registry_knows_the_backends_of_plug_ins() -> None:
+    points = {name: plug_in for plug_in in PLUG_INS for name in entry_points(plug_in, extensions.BACKENDS)}
+    assert points == registry._OF_PLUG_INS
+
+
 @pytest.mark.parametrize("plug_in", PLUG_INS)
 def test_a_plug_in_says_what_it_is_and_has_its_tests(plug_in: str) -> None:
     assert f"tests/plugins/{plug_in}/" in (PLUG_INS[plug_in] / "README.md").read_text()
@@ -51,6 +57,14 @@ def test_an_absent_plug_in_is_named_with_the_command_that_installs_it(
     monkeypatch.setattr(extensions, "_entries", lambda *_: ())
     held(stderr_of("export-triton", *words, code=3))
     assert "export-triton" in stdout_of("--help")
+
+
+@pytest.mark.parametrize("name", ["v2", "openai"])
+def test_a_backend_of_an_absent_plug_in_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "_entries", lambda *_: ())
+    held(stderr_of("infer-engine", "shapes-yolov10", "--backend", name, code=3))
+    assert "v2, openai: Its plug-in serving is not installed." in " ".join(stdout_of("backends").split())
+    assert name not in registry.default_backends()
 
 
 def test_a_command_of_another_package_is_one_of_ours(outside_package: Callable[..., None], tmp_path: Path) -> None:

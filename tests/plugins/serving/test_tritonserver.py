@@ -16,10 +16,10 @@ from tests.tritonserver import Running, needs_tritonserver, tritonserver
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.served.v2 import V2Backend
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.core.workspace import models_dir
 from trt_workbench.vision.scenes import dataset as embedded
+from trt_workbench_serving.backends.v2 import V2Backend
 from trt_workbench_serving.steps import BoxesStep, LetterboxStep
 
 triton = pytest.importorskip("tritonclient.http")

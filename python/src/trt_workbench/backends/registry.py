@@ -12,7 +12,7 @@ from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.extensions import BACKENDS, Guard, Protocol, extensions, load_extension, package_of
 from trt_workbench.core.input_files import checkpoint_problem
-from trt_workbench.core.launcher import task
+from trt_workbench.core.launcher import plug_in, task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ _BACKENDS = {
     "ort-cpu": "ort.cpu:OrtCpuBackend",
     "torch": "torch.backend:TorchBackend",
     "torch-compile": "torch.backend:TorchCompileBackend",
-    "v2": "served.v2:V2Backend",
-    "openai": "served.openai:OpenAiBackend",
 }
+# Backends of our plug-ins, which say where they are by entry points.
+_OF_PLUG_INS = {"v2": "serving", "openai": "serving"}
 
 # What `auto` chooses from, best first, by the kind of file: backends that load it at once. Building an engine or
 # compiling takes minutes, and a default must not start that.
@@ -53,7 +53,7 @@ _NOT_COMPARED = {
 
 def backend_names() -> tuple[str, ...]:
     """Return the names of all backends, our own first."""
-    return (*_BACKENDS, *extensions(BACKENDS, _BACKENDS))
+    return tuple(dict.fromkeys((*_BACKENDS, *_OF_PLUG_INS, *extensions(BACKENDS, _BACKENDS))))
 
 
 def default_backends() -> tuple[str, ...]:
@@ -61,7 +61,8 @@ def default_backends() -> tuple[str, ...]:
 
     What needs a GPU is there for speed, and the reference gives the score where no other runtime can.
     """
-    return (*(name for name in backend_names() if get_backend(name).devices == ("cuda",)), REFERENCE)
+    known = (name for name in backend_names() if name not in _OF_PLUG_INS)
+    return (*(name for name in known if get_backend(name).devices == ("cuda",)), REFERENCE)
 
 
 def model_suffixes() -> tuple[str, ...]:
@@ -166,7 +167,7 @@ def check_name(name: str, also: Sequence[str] = (), *, of_models: bool = False) 
         of_models: whether the message lists, of our backends, those alone that load models without a server.
     """
     if name not in _BACKENDS and name not in (known := backend_names()):
-        fits = [*also, *(one for one in known if not (of_models and one in _BACKENDS and get_backend(one).served))]
+        fits = [*also, *(one for one in known if not (of_models and one in _OF_PLUG_INS))]
         raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, fits)}")
 
 
@@ -195,7 +196,10 @@ def check_backend_options(
 def _entry(name: str) -> EntryPoint:
     check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
     if name not in _BACKENDS:
-        return extensions(BACKENDS, _BACKENDS)[name]
+        if entry := extensions(BACKENDS, _BACKENDS).get(name):
+            return entry
+        plug = _OF_PLUG_INS[name]
+        raise ComponentMissing(f"Its plug-in {plug} is not installed. {plug_in(plug)}")
     from importlib.metadata import EntryPoint
 
     return EntryPoint(name, f"trt_workbench.backends.{_BACKENDS[name]}", BACKENDS)
@@ -208,7 +212,7 @@ def _asked(name: str) -> Availability:
 def _load(name: str) -> Backend:
     entry = _entry(name)
     kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
-    if entry.dist is None:
+    if entry.dist is None or name in _OF_PLUG_INS:
         return kind()
     guard = Guard(f"Backend {name}", package_of(entry), _PROTOCOL)
     backend: Backend = guard.guarded(guard.call(kind))

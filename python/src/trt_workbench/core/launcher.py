@@ -50,7 +50,7 @@ _PACKAGES = {
     ),
     # By the extra: pip keeps the package that is installed and adds what its extra names, in its version.
     "tritonclient": _Package(
-        "pip install 'trt-workbench[served]'", ("served", "gpu", "rtx5090", "h200", "dev-readers")
+        "pip install 'trt-workbench-serving[triton]'", ("served", "gpu", "rtx5090", "h200", "dev-readers")
     ),
     "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
     "ray": _Package("pip install 'trt-workbench-fleet[ray]'", ("ray",)),

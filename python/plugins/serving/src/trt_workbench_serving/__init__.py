@@ -1,4 +1,4 @@
-"""The plug-in `serving`: models on servers. `export-triton` makes a repository for Triton, from a plan or a model.
+"""The plug-in `serving`: models on servers. `backends/` runs them there, `export-triton` makes repositories for Triton.
 
 In: `sources.py` reads plans, manifests and models. `config.py` makes Triton's configuration of them, `ensemble.py` that
 of the steps around a detector. Out: `run.py` writes folders, whose configuration Triton's own format has parsed.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from string import Template
 from typing import Any
 
-from trt_workbench.backends.served.datatypes import PROTOCOL
+from trt_workbench_serving.backends.datatypes import PROTOCOL
 from trt_workbench_serving.config import Config
 from trt_workbench_serving.sources import TritonSource
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from trt_workbench import __version__
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.served.datatypes import PROTOCOL
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench_serving.backends.datatypes import PROTOCOL
 from trt_workbench_serving.settings import TritonSettings
 from trt_workbench_serving.sources import TritonSource
 

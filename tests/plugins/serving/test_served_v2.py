@@ -16,10 +16,10 @@ from tests.v2_server import V2Server
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.served.address import TOKEN
-from trt_workbench.backends.served.datatypes import from_numbers
-from trt_workbench.backends.served.v2 import V2Backend
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench_serving.backends.address import TOKEN
+from trt_workbench_serving.backends.datatypes import from_numbers
+from trt_workbench_serving.backends.v2 import V2Backend
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -7,12 +7,13 @@ import pytest
 from tests.in_app import json_of, stderr_of, trtw
 from tests.openai_server import MODEL, OpenAiServer
 from tests.texts import held
+from tests.unit.conftest import _forked_workers  # noqa: F401 - of every test here
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.backends.served.http_client import HttpClient
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.llm_directory import examine_llm_directory
+from trt_workbench_serving.backends.http_client import HttpClient
 
 pytest.importorskip("torch")
 

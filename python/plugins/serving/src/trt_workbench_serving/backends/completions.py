@@ -11,11 +11,11 @@ from types import NoneType
 from typing import Any, NamedTuple, NoReturn
 
 from trt_workbench.backends.language import Continuation
-from trt_workbench.backends.served.failures import answered, refuse_status
-from trt_workbench.backends.served.http_client import HttpClient
 from trt_workbench.backends.torch.llm_tokenizer import LlmTokenizer
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench_serving.backends.failures import answered, refuse_status
+from trt_workbench_serving.backends.http_client import HttpClient
 
 Choice = dict[str, Any]
 Fields = dict[str, Any]

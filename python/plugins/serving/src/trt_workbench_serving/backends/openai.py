@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.language import Continuation, LanguageBackend, LanguageModel, PromptScores
-from trt_workbench.backends.served.address import Address
-from trt_workbench.backends.served.completions import Completions
-from trt_workbench.backends.served.failures import opening
-from trt_workbench.backends.served.http_client import HttpClient
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.precision import parse
 from trt_workbench.model.llm_directory import LlmDirectory
+from trt_workbench_serving.backends.address import Address
+from trt_workbench_serving.backends.completions import Completions
+from trt_workbench_serving.backends.failures import opening
+from trt_workbench_serving.backends.http_client import HttpClient
 
 _Found = TypeVar("_Found")
 PORTS = {"http": 8000, "https": 443}

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.served.datatypes import NUMPY
 from trt_workbench.core.documents import Open, key_of
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench_serving.backends.datatypes import NUMPY
 
 
 class ServedConfig(Open):

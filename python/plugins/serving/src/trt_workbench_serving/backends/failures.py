@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import NoReturn, Protocol
 
-from trt_workbench.backends.served.address import TOKEN, Address, token
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench_serving.backends.address import TOKEN, Address, token
 
 _LONGEST = 600
 

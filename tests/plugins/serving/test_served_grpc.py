@@ -15,11 +15,11 @@ from tests.v2_server import V2Server
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.served.address import TOKEN
-from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL
-from trt_workbench.backends.served.v2 import V2Backend
 from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench_serving.backends.address import TOKEN
+from trt_workbench_serving.backends.datatypes import NUMPY, PROTOCOL
+from trt_workbench_serving.backends.v2 import V2Backend
 
 grpc = pytest.importorskip("grpc")
 pb = pytest.importorskip("tritonclient.grpc.service_pb2")

@@ -11,13 +11,13 @@ from urllib.parse import quote
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.served.address import Address
-from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL, as_numbers, from_bytes, from_numbers
-from trt_workbench.backends.served.failures import refuse_status
-from trt_workbench.backends.served.http_client import HttpAnswer, HttpClient
-from trt_workbench.backends.served.tensors import ServedModel, read_config, read_tensors
-from trt_workbench.backends.served.v2_protocol import Outputs, ServerFacts
 from trt_workbench.core.errors import DeviceFailure
+from trt_workbench_serving.backends.address import Address
+from trt_workbench_serving.backends.datatypes import NUMPY, PROTOCOL, as_numbers, from_bytes, from_numbers
+from trt_workbench_serving.backends.failures import refuse_status
+from trt_workbench_serving.backends.http_client import HttpAnswer, HttpClient
+from trt_workbench_serving.backends.tensors import ServedModel, read_config, read_tensors
+from trt_workbench_serving.backends.v2_protocol import Outputs, ServerFacts
 
 _BINARY = "binary_tensor_data"
 _LENGTH = "Inference-Header-Content-Length"

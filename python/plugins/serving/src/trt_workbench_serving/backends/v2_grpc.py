@@ -10,13 +10,13 @@ from typing import Any, NoReturn, TypeVar
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.served.address import Address, hidden, token
-from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL, from_bytes
-from trt_workbench.backends.served.failures import no_answer, refused_token, too_slow
-from trt_workbench.backends.served.tensors import ServedModel, read_config, read_tensors
-from trt_workbench.backends.served.v2_protocol import Outputs, ServerFacts
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.core.launcher import package
+from trt_workbench_serving.backends.address import Address, hidden, token
+from trt_workbench_serving.backends.datatypes import NUMPY, PROTOCOL, from_bytes
+from trt_workbench_serving.backends.failures import no_answer, refused_token, too_slow
+from trt_workbench_serving.backends.tensors import ServedModel, read_config, read_tensors
+from trt_workbench_serving.backends.v2_protocol import Outputs, ServerFacts
 
 T = TypeVar("T")
 # What the server did not understand, or will never do.

@@ -6,6 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from tests.cli.conftest import _forked_workers, _no_unheard_of_artefacts  # noqa: F401 - of every test here
 from tests.in_app import json_of, measured, stderr_of, stdout_of, trtw
 from tests.texts import held
 from tests.unit.backends.small_models import linear

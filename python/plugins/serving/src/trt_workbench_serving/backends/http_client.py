@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_workbench import __version__
-from trt_workbench.backends.served.address import Address, hidden, token
-from trt_workbench.backends.served.failures import no_answer, refuse_status, too_slow
 from trt_workbench.core.counts import sized
+from trt_workbench_serving.backends.address import Address, hidden, token
+from trt_workbench_serving.backends.failures import no_answer, refuse_status, too_slow
 
 PORTS = {"http": 80, "https": 443}
 _PIECE = 1 << 20

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.backends.served.completions import Completions
-from trt_workbench.backends.served.http_client import HttpAnswer
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench_serving.backends.completions import Completions
+from trt_workbench_serving.backends.http_client import HttpAnswer
 
 types = pytest.importorskip("openai.types.completion_create_params")
 pytestmark = pytest.mark.readers

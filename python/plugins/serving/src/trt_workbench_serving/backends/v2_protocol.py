@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.served.tensors import ServedModel
+from trt_workbench_serving.backends.tensors import ServedModel
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec, checked_array
 from trt_workbench.backends.extra_options import Option, checked_extra
-from trt_workbench.backends.served.address import Address
-from trt_workbench.backends.served.failures import opening
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
 from trt_workbench.core.precision import parse
+from trt_workbench_serving.backends.address import Address
+from trt_workbench_serving.backends.failures import opening
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trt_workbench.backends.served.tensors import ServedModel
-    from trt_workbench.backends.served.v2_protocol import V2Protocol
+    from trt_workbench_serving.backends.tensors import ServedModel
+    from trt_workbench_serving.backends.v2_protocol import V2Protocol
 
 PORTS = {"http": 8000, "https": 443, "grpc": 8001, "grpcs": 443}
 OPTIONS = {
@@ -84,8 +84,8 @@ class V2Session(Session):
             ComponentMissing: the model is not ready.
             DeviceFailure: the server failed, or is away.
         """
-        from trt_workbench.backends.served.tensors import matched
         from trt_workbench.model.opened import Model
+        from trt_workbench_serving.backends.tensors import matched
 
         facts = Model.open(model).facts
         self._protocol, self._address, self.concurrency = protocol, address, concurrency
@@ -144,10 +144,10 @@ class V2Session(Session):
 
 def _protocol(address: Address, timeout_s: float) -> V2Protocol:
     if address.scheme.startswith("grpc"):
-        from trt_workbench.backends.served.v2_grpc import GrpcProtocol
+        from trt_workbench_serving.backends.v2_grpc import GrpcProtocol
 
         return GrpcProtocol(address, timeout_s)
-    from trt_workbench.backends.served.v2_http import HttpProtocol
+    from trt_workbench_serving.backends.v2_http import HttpProtocol
 
     return HttpProtocol(address, timeout_s)
 
