@@ -208,22 +208,11 @@ def check_model(model: onnx.ModelProto) -> None:
     graphs = list(all_graphs(model))
     _check_names(model, graphs)
     _check_functions(model)
-    for node in nodes_within(model.graph.node):
-        if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
-            raise ValueError(
-                f"the attribute {found} of {node.op_type} refers to an attribute of a function, but is outside of "
-                "every function"
-            )
-    versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
-    if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
-        raise ValueError(f"it imports several versions of the standard operator set: {sorted(versions)}")
-    if not versions and (
-        first := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)
-    ):
-        raise ValueError(f"it uses {first.op_type} but imports no version of the standard operator set")
+    _check_references(model)
+    imported = _standard_version(model, graphs)
     for holder in (*graphs, *model.functions):
         own = (one.version for one in getattr(holder, "opset_import", ()) if one.domain in STANDARD)
-        version = min(next(own, max(versions, default=1)), onnx.defs.onnx_opset_version())
+        version = min(next(own, imported), onnx.defs.onnx_opset_version())
         for node in holder.node:
             if node.domain in STANDARD and onnx.defs.has(node.op_type, version, ""):
                 _check_inputs(node, onnx.defs.get_schema(node.op_type, version, ""))
@@ -237,6 +226,28 @@ def check_model(model: onnx.ModelProto) -> None:
             check_dims(sparse.values.name, sparse.dims)
     if found := trapping_division(model, graphs):
         raise ValueError(found)
+
+
+def _check_references(model: onnx.ModelProto) -> None:
+    """Raise ValueError where an attribute refers to one of a function, outside of every function."""
+    for node in nodes_within(model.graph.node):
+        if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
+            raise ValueError(
+                f"the attribute {found} of {node.op_type} refers to an attribute of a function, but is outside of "
+                "every function"
+            )
+
+
+def _standard_version(model: onnx.ModelProto, graphs: list[onnx.GraphProto]) -> int:
+    """Return the version of the standard operator set that a model imports, 1 if it uses none of its operators."""
+    versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
+    if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
+        raise ValueError(f"it imports several versions of the standard operator set: {sorted(versions)}")
+    if not versions and (
+        first := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)
+    ):
+        raise ValueError(f"it uses {first.op_type} but imports no version of the standard operator set")
+    return max(versions, default=1)
 
 
 def all_tensors(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
