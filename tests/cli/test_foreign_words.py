@@ -30,7 +30,7 @@ VALUES = {
     **{"--to": "int8", "--dim": "n=1", "--input": "x=x.npy", "--percentiles": "99", "--verbosity": "verbose"},
 }
 # Of options that a command requires.
-REQUIRED = {"export --to": "parquet", "submit --to": "local", "quantize --to": "int8", "upgrade --to": "made"}
+REQUIRED = {"submit --to": "local", "quantize --to": "int8", "upgrade --to": "made"}
 # What chooses among a tool's own formats, or the library below it.
 OF_THE_TOOL = {"format", "int8", "--model", "images", "pretrained"}
 FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in GROUP.commands.items()}

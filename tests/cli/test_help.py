@@ -30,7 +30,6 @@ WITHOUT_MODEL = {
     "build-ort",
     "compare",
     "doctor",
-    "export",
     "merge",
     "report",
     "setup-tensorrt",

@@ -89,7 +89,7 @@ def test_an_option_that_is_proposed_is_taken(name: str, tmp_path: Path, monkeypa
 
 def test_the_package_runs_as_trtw_does(tmp_path: Path) -> None:
     """From any folder, by the name that a virtual environment without scripts has."""
-    call = [sys.executable, "-m", "trt_workbench", "export", "run", "--too", "bencher"]
+    call = [sys.executable, "-m", "trt_workbench", "quantize", "m.onnx", "--too", "fp16"]
     done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "No such option: --too (Possible options: --to)" in done.stderr

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import DOUBLES
 from tests.docker import docker
 from tests.fork_server import ForkServer
-from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.in_app import stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
@@ -204,8 +204,6 @@ def test_a_scheduled_job_has_a_history(stacks: Path, models: Path) -> None:
     assert set(points) == {"latency", "throughput"}
     assert len(points["latency"]) == 2
     assert history["series"][0]["subject"].startswith("plain / upgrade / ")
-    files = json_of("export", nightly / "2026-11-26", "--to", "bencher", "--output", models / "out")
-    assert len(files) == 1
 
 
 def test_what_neither_stack_takes_is_not_safe(stacks: Path, models: Path) -> None:

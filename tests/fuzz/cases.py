@@ -523,11 +523,6 @@ def _history(_: Rng) -> _Recipe:
     )
 
 
-def _export(rng: Rng) -> _Recipe:
-    command, to = rng.choice(list(_RUN_FILES)), rng.choice(("bencher", "github-action-benchmark"))
-    return _Recipe(["export", f"runs/{command}", "--to", to, "--output", "out/figures"], _run_files(command))
-
-
 def _submit(rng: Rng) -> _Recipe:
     """Names in every writer of `submit`; the files go below `out`."""
     to = rng.choice(("local", "slurm", "kubernetes", "ray"))
@@ -641,7 +636,6 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "bench-resume": (3, _bench_resume),
     "report": (10, _report),
     "history": (4, _history),
-    "export": (4, _export),
     "check-node": (3, _check_node),
     "submit": (6, _submit),
     "served": (10, _served),

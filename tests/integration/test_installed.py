@@ -42,7 +42,6 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "merge shard -o merged --no-report": (0,),
     "submit run.yaml --to slurm": (0,),
     "gate gate.yaml": (0,),
-    "export bench --to bencher -o exported-figures": (0,),
     "profile m.onnx --backend ort-cpu --iterations 2 --warmup 1": (0,),
     "partitions shapes-yolov10 --backend ort-cpu": (0,),
     "sanitize-onnx m.onnx -o sane.onnx": (0,),

@@ -23,7 +23,6 @@ FEATURES = (
     "bench",
     "build_engine",
     "decide",
-    "export",
     "gate",
     "infer",
     "inspect",

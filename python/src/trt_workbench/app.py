@@ -39,10 +39,6 @@ PURPOSES = {
         ),
         "predict": ("vision.predict_cli:predict", "Detect objects in images and videos."),
         "report": ("overview.cli:report", "Write the reports of runs again, and an overview of them."),
-        "export": (
-            "export.cli:export",
-            "Write the metrics of a run for another tool: Parquet, Bencher, github-action-benchmark.",
-        ),
     },
     "Decide": {
         "decide": ("decide.cli:decide", "Score and time every precision of a model; recommend one."),

@@ -38,7 +38,7 @@ class _Package:
 _PACKAGES = {
     "onnxruntime": _Package(
         f"pip install onnxruntime=={ONNXRUNTIME_VERSION}",
-        ("default", "dev", "dev-llm", "dev-readers", "llm", "mutation", "served", "rtx", "ray", "parquet"),
+        ("default", "dev", "dev-llm", "dev-readers", "llm", "mutation", "served", "rtx", "ray"),
     ),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
@@ -54,7 +54,6 @@ _PACKAGES = {
     ),
     "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
     "ray": _Package("pip install 'trt-workbench-fleet[ray]'", ("ray",)),
-    "pyarrow": _Package("pip install 'trt-workbench[parquet]'", ("parquet", "dev-readers")),
     "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("gpu-ort-rtx", "stand-ins")),
 }
 

@@ -17,8 +17,8 @@ from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.machines import machine_of
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, can_tell, change_points
-from trt_workbench.export import FOLLOWED, RunFigure, figures_of
 from trt_workbench.overview.curves import draw_series
+from trt_workbench.overview.figures import FOLLOWED, RunFigure, figures_of
 from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.overview.settings import Over
 from trt_workbench.report.page import is_our_page, render
