@@ -216,6 +216,51 @@ def test_runtimes_take_turns_slice_by_slice_and_one_alone_is_not_cut(
     assert {len(record.slice_p50_ms) for record in records} == {slices}
 
 
+@pytest.mark.parametrize(("most", "slices"), [(4, 4), (7, 7), (25, 10)])
+def test_there_are_no_more_slices_than_samples(measured: Any, most: int, slices: int) -> None:
+    settings = {"warmup_ms": 0, "duration_s": 60, "min_iterations": 1, "max_iterations": most}
+    rates = {name: [[100.0] * 10] for name in "ab"}
+    records = measured(rates, scenarios={"one": {"kind": "arrays"}}, measure=settings, repetitions=1)
+    assert [len(record.slice_p50_ms) for record in records] == [slices, slices]
+    assert [(record.latency_ms or {}).get("count") for record in records] == [most, most]
+
+
+def test_a_runtime_that_crashes_within_its_slices_fails_alone_and_is_loaded_again(
+    measured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It crashes in the third slice, cannot be loaded once, and recovers in a process of its own."""
+    monkeypatch.setattr(run, "LONGEST_LOAD_S", 0.0)
+    loads, asked, load, ask = Counter[str](), Counter[str](), Worker.load, TimedWorker.ask
+
+    def loaded(self: Worker, request: dict[str, Any]) -> dict[str, Any]:
+        name = request["point"]["runtime"]
+        loads[name] += 1
+        if loads["b"] == 2 and name == "b":
+            raise WorkerFailure("it has no memory", "DeviceFailure", alive=True)
+        return load(self, request)
+
+    def answered(self: TimedWorker, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        name = self._request["point"]["runtime"]
+        asked[name] += 1
+        if name == "b" and asked["b"] == 3:
+            raise WorkerFailure("it was killed", "crash", alive=False)
+        return ask(self, request, limit_s)
+
+    monkeypatch.setattr(Worker, "load", loaded)
+    monkeypatch.setattr(TimedWorker, "ask", answered)
+    settings = {"warmup_ms": 0, "duration_s": 0.004, "slices": 4}
+    rates = {name: [[100.0] * 16] for name in "ab"}
+    records = measured(rates, scenarios={"one": {"kind": "arrays"}}, measure=settings, repetitions=4)
+    ended = [(one.runtime, one.status, one.error) for one in records if one.runtime == "b"]
+    assert ended == [
+        ("b", "failed", "it was killed"),
+        ("b", "failed", "it has no memory"),
+        *[("b", "ok", None)] * 2,
+    ]
+    assert loads == {"a": 1, "b": 3}
+    assert [len(one.slice_p50_ms) for one in records if one.runtime == "a"] == [4] * 4
+
+
 def test_an_engine_that_was_built_again_is_not_measured(measured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = iter("112")
     load = Worker.load

@@ -40,7 +40,8 @@ class RepetitionSettings(_Strict):
         min_iterations: least number of samples.
         max_iterations: most samples; a long run stops here even before `duration_s`.
         slices: parts into which a repetition is cut where several runtimes of a work take turns, slice by slice, so
-            that noise from other programs reaches all alike. With turns the card's power and energy are not measured.
+            that noise from other programs reaches all alike. Each has at least one sample; there are never more than
+            `max_iterations`. With turns the card's power and energy are not measured.
     """
 
     warmup_ms: Annotated[float, Field(ge=0)] = 200.0
@@ -55,10 +56,11 @@ class RepetitionSettings(_Strict):
             raise ValueError(f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})")
         return self
 
-    def slice_limits(self, slices: int, call_ms: float | None) -> SamplingLimits:
+    def slice_limits(self, number: int, slices: int, call_ms: float | None) -> SamplingLimits:
         """Return how long one of `slices` runs: its share of the repetition.
 
         Args:
+            number: which one, from 0.
             slices: how many there are.
             call_ms: latency in the slice before, whose call is not repeated to warm up if it takes longer than the
                 share of the warm-up; None for the first slice, which has the whole warm-up.
@@ -68,7 +70,7 @@ class RepetitionSettings(_Strict):
             warmup_ms=self.warmup_ms if call_ms is None else share if call_ms < share else 0.0,
             duration_s=self.duration_s / slices,
             min_iterations=math.ceil(self.min_iterations / slices),
-            max_iterations=math.ceil(self.max_iterations / slices),
+            max_iterations=self.max_iterations * (number + 1) // slices - self.max_iterations * number // slices,
         )
 
 
@@ -205,7 +207,7 @@ class BenchConfig(_Strict):
         loading: "apart", one runtime after the other, so that each load is timed separately; or "together",
             which is faster where loading means compiling (TensorRT times kernels, and still loads alone).
         compare_outputs: whether the outputs of every point are compared with those of a reference before it is ranked.
-        timeout_s: longest time that loading or one repetition may take before it counts as failed.
+        timeout_s: longest time that loading or one slice of a repetition may take before it counts as failed.
         models: by name.
         runtimes: in the order of the tables.
         scenarios: by name.

@@ -211,14 +211,15 @@ class BenchRun:
     def _round(self, members: Sequence[_Loaded], repetition: int, stack: contextlib.ExitStack) -> None:
         """Measure one repetition of every member, slice by slice in turns, every other time in reverse."""
         parts: dict[str, list[Slice]] = {one.point.key: [] for one in members}
-        slices = self.config.measure.slices if len(members) > 1 else 1
+        measure = self.config.measure
+        slices = min(measure.slices, measure.max_iterations) if len(members) > 1 else 1
         for number in range(slices):
             for one in members[::-1] if number % 2 else members:
                 if one.point.key not in parts:
                     continue
                 self._say(one.point.label)
                 before = parts[one.point.key]
-                limits = self.config.measure.slice_limits(slices, before[-1].p50_ms[0] if before else None)
+                limits = measure.slice_limits(number, slices, before[-1].p50_ms[0] if before else None)
                 try:
                     before.append(self._slice(one, limits, stack))
                 except WorkerFailure as failure:
@@ -247,7 +248,7 @@ class BenchRun:
             self._append(self._measured(one, repetition, found))
 
     def _failed(self, one: _Loaded, repetition: int, failure: WorkerFailure) -> None:
-        one.alive = failure.alive
+        one.alive &= failure.alive  # one that could not be loaded again has no process
         status, error = _outcome(failure)
         self._append(self._record(one.point, repetition, status, error=error, error_kind=failure.kind))
 
@@ -263,8 +264,7 @@ class BenchRun:
         one.facts["provenance"] = answer["provenance"]
         columns = {name: array.tolist() for name, array in load_arrays(path).items()}
         path.unlink()
-        middle = percentile(sorted(columns["latency_ms"]), 50)
-        return Slice(columns, answer["wall_s"], sampler.result, (middle,))
+        return Slice(columns, answer["wall_s"], sampler.result, (percentile(sorted(columns["latency_ms"]), 50),))
 
     def _measured(self, one: _Loaded, repetition: int, found: Slice) -> Record:
         point, telemetry = one.point, found.telemetry

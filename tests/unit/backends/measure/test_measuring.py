@@ -93,7 +93,16 @@ def test_a_repetition_is_its_slices_in_order() -> None:
 
 def test_slices_share_the_repetition() -> None:
     settings = RepetitionSettings(warmup_ms=20, duration_s=1.0, min_iterations=10)
-    plan = settings.slice_limits(4, None)
+    plan = settings.slice_limits(0, 4, None)
     assert (plan.warmup_ms, plan.duration_s, plan.min_iterations) == (20, 0.25, 3)
-    assert [settings.slice_limits(4, call_ms).warmup_ms for call_ms in (0.1, 4.9, 5.1, 900)] == [5, 5, 0, 0]
-    assert settings.slice_limits(1, None).duration_s == 1.0
+    assert [settings.slice_limits(1, 4, call_ms).warmup_ms for call_ms in (0.1, 4.9, 5.1, 900)] == [5, 5, 0, 0]
+    assert settings.slice_limits(0, 1, None).duration_s == 1.0
+
+
+@pytest.mark.parametrize(("least", "most", "slices"), [(15, 15, 10), (1, 7, 5), (10, 25, 10), (3, 10, 10)])
+def test_slices_take_no_more_samples_together_than_the_repetition_may(least: int, most: int, slices: int) -> None:
+    settings = RepetitionSettings(min_iterations=least, max_iterations=most)
+    each = [settings.slice_limits(number, slices, 1.0) for number in range(slices)]
+    assert sum(one.max_iterations for one in each) == most
+    assert least <= sum(min(one.min_iterations, one.max_iterations) for one in each)
+    assert min(one.max_iterations for one in each) >= 1
