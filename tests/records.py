@@ -1,7 +1,9 @@
 """Records as a bench run leaves them."""
 
+from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.artefacts import BenchArtefacts, BenchSettings, Environment, RunDocument
 from trt_workbench.core.records import Record
 
 
@@ -22,3 +24,9 @@ def record(
 def repetitions(runtime: str, p50: float, work: str = "m b1", **changes: Any) -> list[Record]:
     """Make nine records that differ a little."""
     return [record(runtime, number, p50 * (1 + number / 1000), work, **changes) for number in range(9)]
+
+
+def run_of(records: list[Record]) -> BenchArtefacts:
+    """Return what is read of a run directory with these records."""
+    run = RunDocument(command="bench", run_id="r", started_at="2026-11-23T07:35:49+00:00", status="complete")
+    return BenchArtefacts(Path(), run, Environment(command_line=[]), BenchSettings(title="t", repetitions=9), records)

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.records import record, repetitions
+from tests.records import record, repetitions, run_of
 from tests.texts import refused
 
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
 from trt_workbench.bench.regression import changes
+from trt_workbench.bench.view import tables
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import Record
 
@@ -242,6 +243,73 @@ def test_swapping_the_runs_mirrors_the_outcome(a: list[float], b: list[float], f
     (there,), (back,) = changes(first, second, tolerance), changes(second, first, tolerance)
     assert back.outcome == OPPOSITE.get(there.outcome, there.outcome)
     assert (there.comparison is None) is (back.comparison is None)
+
+
+def test_an_unstable_repetition_in_turns_keeps_no_point_from_being_compared_with_another_run() -> None:
+    """Within a run it counts, so that there are nine rounds; between two runs it is left out."""
+
+    def nine(p50: float) -> list[Record]:
+        return [
+            record("a", number, p50 + number / 1000, slice_p50_ms=[p50] * 10, unstable=["throttled"] * (number == 4))
+            for number in range(9)
+        ]
+
+    assert sorted(kept_records(nine(1.0))["a"]) == list(range(9))
+    assert 4 not in kept_records(nine(1.0), one_run=False)["a"]
+    (change,) = changes(nine(1.0), nine(1.5), 0.02)
+    assert (change.outcome, change.unstable) == ("regression", {})
+
+
+RUNTIME = st.tuples(
+    st.sampled_from([1.0, 1.01, 1.05, 1.3]),  # how slow it is
+    st.sampled_from([0.001, 0.02, 0.2]),  # noise of a slice
+    st.sampled_from([0.0, 0.2, 1.0]),  # share of repetitions that are unstable
+    st.sampled_from([0.0, 0.2]),  # share of repetitions that failed
+    st.sampled_from([[], [0], [0, 1, 2, 3]]),  # repetitions of an earlier release, without slices
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(RUNTIME, min_size=2, max_size=4),
+    st.sampled_from([3, 9, 12]),
+    st.sampled_from([1, 3, 10]),
+    st.integers(0, 2**32),
+)
+def test_ranks_and_sentences_never_contradict_the_printed_intervals(
+    runtimes: list[tuple[float, float, float, float, list[int]]], rounds: int, slices: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    speed, records = np.exp(rng.choice([0.0, 0.1, 0.5], (rounds, 1))), []
+    for name, (factor, noise, shaken, failed, old) in zip("abcd", runtimes, strict=False):
+        times = factor * speed * np.exp(rng.normal(0, noise, (rounds, slices)))
+        for number, turns in enumerate(times.tolist()):
+            how = {"slice_p50_ms": [] if number in old else turns, "group": None if number in old else f"{number}"}
+            if rng.random() < shaken:
+                how["unstable"] = ["throttled"]
+            if rng.random() >= failed:
+                records.append(record(name, number, float(np.median(turns)), **how))
+    run = run_of(records or [record()])
+    (table,) = tables(run)
+    first, *others = [row.standing for row in table.rows]
+    assert (first.rank, first.against_best) == (1, None)
+    assert [one.rank for one in others] == sorted(one.rank for one in others)
+    for one in others:
+        against = one.against_best
+        assert against is not None
+        assert (one.rank == 1) is (against.verdict != "slower")
+        apart = against.ratio_low is not None and against.ratio_low > 1
+        assert apart or one.rank == 1
+        assert against.verdict != "faster"
+    tied = [one.runtime for one in others if one.rank == 1]
+    assert ("cannot be ranked above" in table.sentence) is bool(tied)
+    assert ("is fastest" in table.sentence) <= (not tied and not first.all_unstable)
+    assert ("lowest" in table.sentence) <= all(first.latency_ms.median <= one.latency_ms.median for one in others)
+    assert first.latency_ms.in_words in table.sentence
+    for one in [one for one in others if one.rank > 1][:1]:
+        assert one.against_best is not None
+        said = f"{one.runtime} takes {one.against_best.ratio:.2f} times as long ({one.against_best.interval()})"
+        assert said in table.sentence
 
 
 def test_what_is_not_slower_than_the_best_shares_its_rank_whatever_stands_between() -> None:

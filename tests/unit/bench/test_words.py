@@ -1,26 +1,16 @@
 """What a bench report says in words and lists, and what each runtime costs."""
 
-from pathlib import Path
-
 import pytest
-from tests.records import record, repetitions
+from tests.records import record, repetitions, run_of
 from tests.texts import held
 
 from trt_workbench.bench.cli import _show
 from trt_workbench.bench.view import tables
 from trt_workbench.bench.words import executed, leaders, machine, overall, problems, summary, unstable
-from trt_workbench.core.artefacts import BenchArtefacts, BenchSettings, Cpu, Driver, Environment, Gpu, RunDocument
-from trt_workbench.core.records import Record
+from trt_workbench.core.artefacts import Cpu, Driver, Environment, Gpu
 
 SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
 MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}
-
-RUN = RunDocument(command="bench", run_id="r", started_at="2026-11-23T07:35:49+00:00", status="complete")
-ENVIRONMENT = Environment(command_line=[])
-
-
-def run_of(records: list[Record]) -> BenchArtefacts:
-    return BenchArtefacts(Path(), RUN, ENVIRONMENT, BenchSettings(title="t", repetitions=9), records)
 
 
 def test_the_winner_comes_first_and_what_failed_is_said() -> None:
@@ -45,7 +35,7 @@ def test_what_is_unstable_in_every_repetition_is_not_called_the_fastest() -> Non
     shaky = [one for work in works for one in repetitions("fast", 1.0, work, unstable=["throttled"])]
     run = run_of([*shaky, *(one for work in works for one in repetitions("slow", 2.0, work))])
     said = " ".join(summary(run, tables(run)) + leaders(tables(run)))
-    assert "fast has the lowest median" in said
+    assert "fast is first, 1.004 ms" in said
     assert "but none of its repetitions is stable; slow takes" in said
     assert "astest" not in said
 

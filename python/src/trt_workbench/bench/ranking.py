@@ -62,22 +62,25 @@ _TURNS = 5
 _SURER = 0.99
 
 
-def kept_records(records: Sequence[Record], least: int = _LEAST) -> dict[str, dict[int, Record]]:
+def kept_records(
+    records: Sequence[Record], least: int = _LEAST, *, one_run: bool = True
+) -> dict[str, dict[int, Record]]:
     """Return the measured repetitions by runtime and number.
 
-    Unstable repetitions are left out where stable ones remain, and runtimes whose outputs are wrong altogether.
+    Unstable repetitions are left out where enough stable ones remain, and runtimes whose outputs are wrong altogether.
 
     Args:
         records: of one work.
-        least: how many stable ones have to remain; where fewer do, the unstable ones count as well. Of repetitions in
-            turns nine: their rounds are compared from nine on.
+        least: how many stable ones have to remain; where fewer do, the unstable ones count as well.
+        one_run: whether they are compared with others of their run. Then nine have to remain of repetitions in turns:
+            their rounds are compared from nine on.
     """
     chosen: dict[str, dict[int, Record]] = {}
     wrong = {record.runtime for record in records if record.status == "wrong"}
     for runtime in dict.fromkeys(record.runtime for record in records if record.runtime not in wrong):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         stable = [record for record in mine if not record.unstable]
-        turns = all(len(record.slice_p50_ms or ()) >= _TURNS for record in mine)
+        turns = one_run and all(len(record.slice_p50_ms) >= _TURNS for record in mine)
         if kept := stable if len(stable) >= (max(least, LEAST_REPETITIONS) if turns else least) else mine:
             chosen[runtime] = {record.repetition: record for record in kept}
     return chosen

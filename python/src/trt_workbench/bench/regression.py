@@ -112,4 +112,4 @@ def _name(record: Record) -> PointName:
 
 
 def _kept(records: Sequence[Record], name: PointName) -> dict[int, Record]:
-    return kept_records([record for record in records if _name(record) == name]).get(name[2], {})
+    return kept_records([record for record in records if _name(record) == name], one_run=False).get(name[2], {})

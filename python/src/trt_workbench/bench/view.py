@@ -203,10 +203,9 @@ def _sentence(work: str, standings: Sequence[Standing]) -> str:
     tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]
     beaten = [standing for standing in standings if standing.rank != best.rank]
     if tied:
-        opening = f"{work}: {best.runtime} has the lowest median, {figure}, but cannot be ranked above "
-        opening += some(tied)
+        opening = f"{work}: {best.runtime} takes {figure} and cannot be ranked above {some(tied)}"
     elif best.all_unstable:
-        opening = f"{work}: {best.runtime} has the lowest median, {figure}, but none of its repetitions is stable"
+        opening = f"{work}: {best.runtime} is first, {figure}, but none of its repetitions is stable"
     else:
         opening = f"{work}: {best.runtime} is fastest, {figure}"
     if not beaten or (against := beaten[0].against_best) is None:

@@ -93,14 +93,14 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             f"{crowded} runtimes are in one table: with {run.config.repetitions} repetitions no difference between "
             "them, however large, passes the test after its correction; measure more repetitions."
         )
+    points = list(_by_point(run.records).values())
     marked = sum(len(row["repetitions"]) for row in unstable(run.records))
     if marked:
-        measured = sum(record.status == "ok" for record in run.records)
+        measured = sum(map(len, points))
+        left = measured - sum(len(kept) for mine in points for kept in kept_records(mine).values())
         sentences.append(
-            f"Unstable: {marked} of {counted(measured, 'repetition')}, left out where stable ones of the same point "
-            "remain."
+            f"Unstable: {marked} of {counted(measured, 'repetition')}; left out of the times: {left or 'none'}."
         )
-    points = list(_by_point(run.records).values())
     stayed = sum(len(mine) > 1 and {one.group for one in mine} == {mine[0].group} != {None} for mine in points)
     if stayed:
         sentences.append(
@@ -126,7 +126,7 @@ def leaders(made: Sequence[Table]) -> list[str]:
     tied = len(compared) - len(alone)
     sentences = [f"Fastest: {', '.join(wins)}."] if wins else []
     if tied:
-        sentences.append(f"At {counted(tied, 'workload')} the lowest median is not distinguishable from the next.")
+        sentences.append(f"At {counted(tied, 'workload')} the first is not distinguishable from the next.")
     return sentences
 
 

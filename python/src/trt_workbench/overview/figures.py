@@ -101,7 +101,7 @@ def _upgrade(directory: Path) -> Iterator[RunFigure]:
 
 def _of_records(every: Iterable[Record], **named: str) -> Iterator[RunFigure]:
     for (scenario, _, work), records in by_work(every).items():
-        for runtime, kept in kept_records(records).items():
+        for runtime, kept in kept_records(records, one_run=False).items():
             mine = [record for record in records if record.runtime == runtime]
             labels = {**named, "scenario": scenario, "work": work, "runtime": runtime}
             common = {"model_sha256": mine[0].model_sha256, "doubts": untrusted(kept)}
