@@ -101,5 +101,5 @@ def what_decides(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]
         "model_sha256": hashes,
         "settings": config.model_dump(mode="json"),
         "points_sha256": hash_document({"points": [point.key for point in points]}),
-        **circumstances(cuda=True),
+        **circumstances(cuda=True, processor=True),
     }

@@ -155,18 +155,19 @@ class Shards:
         write_json(folder / "shards.json", {"schema_version": 1, **self.facts(), "shards": rows})
 
 
-def circumstances(*, cuda: bool, device: int = 0) -> dict[str, Any]:
+def circumstances(*, cuda: bool, device: int = 0, processor: bool = False) -> dict[str, Any]:
     """Return what of this machine and installation decides a result: versions, and the GPU with its driver.
 
     Args:
         cuda: whether a GPU may compute; where there is none, the processor does.
         device: CUDA's number of the GPU.
+        processor: whether the processor counts even where there is a GPU: it may compute, or times are compared.
     """
     versions = {"workbench": __version__, "commit": git_revision()["commit"], **installed_packages()}
     gpu = gpu_at(device) if cuda else None
-    if gpu is None:
-        return {"versions": versions, "processor": cpu_report()["model"]}
-    return {"versions": versions, "gpu": gpu["name"], "driver": driver_report().get("driver_version")}
+    cpu = {"processor": cpu_report()["model"]} if processor or gpu is None else {}
+    card = {} if gpu is None else {"gpu": gpu["name"], "driver": driver_report().get("driver_version")}
+    return {"versions": versions, **cpu, **card}
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class Earlier:
             note: called with why rows that are there are not taken.
         """
         self._directory, self._folder = directory, folder
-        self._here = circumstances(cuda=True)
+        self._here = circumstances(cuda=True, processor=True)
         self._asked_for: set[str] = set()
         self._reasons: set[str] = set()
         self._note = note

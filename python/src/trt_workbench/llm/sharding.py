@@ -7,6 +7,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.documents import json_values, read_lines
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.hashing import hash_file
@@ -117,13 +118,14 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     _, _, number = request.device.partition(":")
     device = whole_number(number) or 0
+    on_processor = any("cuda" not in get_backend(one.name).devices for one in request.backends)
     return json_values(  # type: ignore[no-any-return]
         {
             "model_sha256": directory.sha256,
             "tokenizer_sha256": directory.tokenizer_sha256,
             "text_sha256": hash_file(request.text),
             "settings": {name: getattr(request, name) for name in settings},
-            **circumstances(cuda=request.device != "cpu", device=device),
+            **circumstances(cuda=request.device != "cpu", device=device, processor=on_processor),
         },
         str,
     )

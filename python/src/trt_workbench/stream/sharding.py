@@ -143,7 +143,7 @@ def what_decides(settings: StreamSettings, target: Path) -> dict[str, Any]:
             "model_sha256": sha256_of(target),
             **{name: hash_file(path) if path and path.is_file() else None for name, path in files.items()},
             "settings": {name: getattr(settings, name) for name in names},
-            **circumstances(cuda=True, device=settings.device),
+            **circumstances(cuda=True, processor=True, device=settings.device),
         },
         str,
     )
