@@ -26,6 +26,19 @@ def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     assert (found.low_macs, found.low_weights) == pytest.approx((1 / 3, 1 / 3))
 
 
+@pytest.mark.parametrize("to", ["fp16", "bf16"])
+def test_a_product_of_a_tensor_with_itself_stays_in_fp32_and_does_not_count_as_lowered(tmp_path: Path, to: str) -> None:
+    text = """g (float[n,8,8] x) => (float[n,8,8] y) {
+      [dense] a = MatMul(x, w) [turned] b = Transpose<perm=[0,2,1]>(a) [square] c = MatMul(a, b) [last] y = MatMul(c, w)
+    }"""
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
+    found = made(path, None, to).evidence
+    node = next(one for one in onnx.load(path.with_name(f"m.{to}.onnx")).graph.node if one.name == "square")
+    assert all(name.endswith("fp32") for name in node.input)
+    assert "square" in found.kept
+    assert found.low_macs == pytest.approx((3 - len(found.kept)) / 3)
+
+
 def test_products_in_functions_of_the_model_are_quantised(tmp_path: Path) -> None:
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "own" : 1]>
       g (float[n,8] x) => (float[n,8] y) { a = own.block(x, w) b = own.block(a, w) y = MatMul(b, v) }

@@ -118,14 +118,17 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     _, _, number = request.device.partition(":")
     device = whole_number(number) or 0
-    on_processor = any("cuda" not in get_backend(one.name).devices for one in request.backends)
     return json_values(  # type: ignore[no-any-return]
         {
             "model_sha256": directory.sha256,
             "tokenizer_sha256": directory.tokenizer_sha256,
             "text_sha256": hash_file(request.text),
             "settings": {name: getattr(request, name) for name in settings},
-            **circumstances(cuda=request.device != "cpu", device=device, processor=on_processor),
+            **circumstances(
+                cuda=request.device != "cpu",
+                device=device,
+                processor=any("cuda" not in get_backend(one.name).devices for one in request.backends),
+            ),
         },
         str,
     )

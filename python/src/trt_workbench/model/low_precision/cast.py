@@ -209,6 +209,8 @@ class _Caster:
         low = not (stays or reason) and rules.known
         if places and stays and not reason:
             self.unasked[node.op_type] = None
+            if node.op_type in PRODUCTS:
+                self._result.kept[node.name or node.output[0]] = "a product of squares, sums or integers"
         retyped = False
         if low and rules.is_free(0):
             low = retyped = rules.can_say(self._low) and self._retyped(node, scope)
@@ -253,8 +255,11 @@ class _Caster:
         computed = [name for name in floats if name not in scope.constants]
         if not computed:
             return bool(given) and node.op_type in SHAPES_CONSTANTS
-        weighted = node.op_type in PRODUCTS and any(value.ndim > 1 for value in given)
-        weighted = weighted and not scope.squares.intersection(computed)
+        weighted = (
+            node.op_type in PRODUCTS
+            and any(value.ndim > 1 for value in given)
+            and not scope.squares.intersection(computed)
+        )
         return not weighted and all(name in scope.exact for name in computed)
 
     def _normalises(self, node: onnx.NodeProto, scope: _Scope) -> bool:
@@ -263,8 +268,9 @@ class _Caster:
             return False
         floats = [name for name in node.input if scope.types.get(name) == TensorProto.FLOAT]
         sums = [name for name in floats if name in scope.exact and name not in scope.constants]
-        wide = [TensorProto.FLOAT in scope.versions.get(name, {}) for name in floats]
-        return len(floats) == 2 and len(sums) == 1 and all(wide)
+        return (
+            len(floats) == 2 and len(sums) == 1 and all(TensorProto.FLOAT in scope.versions.get(n, {}) for n in floats)
+        )
 
     def _carry(self, operator: str, read: Sequence[str], made: Sequence[str], scope: _Scope, *, low: bool) -> None:
         """Note which results have values that stand for infinity."""
