@@ -13,8 +13,12 @@ from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.stream.transcribe.document import Score
 
-# Left and right quotation mark, modifier letters, prime, fullwidth: what stands for an apostrophe.
-_APOSTROPHES = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u02b9\u2032\uff07\u00b4"), "'")
+# Quotation marks, modifier letters, prime, fullwidth: what stands for an apostrophe. And what nobody sees: soft hyphen,
+# blank and joiner without width, marks of direction and of the order of bytes.
+_ONE_FORM = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u02b9\u2032\uff07\u00b4"), "'"),
+    **dict.fromkeys(map(ord, "\u00ad\u200b\u2060\u200e\u200f\ufeff")),
+}
 
 
 class Errors(NamedTuple):
@@ -48,8 +52,8 @@ def errors_between(right: Sequence[str], found: Sequence[str]) -> Errors:
 
 
 def one_form(text: str) -> str:
-    """Return a text in one of the forms that look the same: composed letters, straight apostrophes, single blanks."""
-    return " ".join(unicodedata.normalize("NFC", text).translate(_APOSTROPHES).split())
+    """Return a text in one of the forms that look the same: composed, apostrophes straight, nothing invisible."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(_ONE_FORM).split())
 
 
 def normalized(text: str) -> str:
