@@ -216,3 +216,24 @@ def test_a_worker_of_bench_imports_what_arrays_need_alone() -> None:
     assert "trt_workbench.bench.scenarios" in modules
     others = {"trt_workbench.bench.config", "trt_workbench.vision", "trt_workbench.llm", "trt_workbench.stream"}
     assert modules & {*others, "cv2", "PIL", "hotcoco"} == set()
+
+
+def test_a_model_is_loaded_without_the_command_line_and_what_looks_at_images(tmp_path: Path) -> None:
+    """A program that loads a model for arrays pays for ONNX and a runtime; the rest comes when it is asked for."""
+    model = write_onnx(tmp_path / "model.onnx", "g (float[1] x) => (float[1] y) { y = Add(x, x) }")
+    program = (
+        "import sys, trt_workbench.api as tw\n"
+        "model = tw.load(sys.argv[1], backend='ort-cpu', precision='fp32', preprocess=None, allow_unverified=False)\n"
+        "loaded = {*sys.modules}\n"
+        "tw.verify, tw.FoundObjects\n"
+        "print(*loaded, '|', *{*sys.modules} - loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(model)], check=True, capture_output=True, text=True)
+    modules, later = (set(names.split()) for names in done.stdout.split("|"))
+    assert {"onnxruntime", "onnx", "trt_workbench.vision.loaded"} <= modules
+    commands = {"trt_workbench.console.common", "trt_workbench.verify.cli", "trt_workbench.bench.cli", "typer"}
+    assert commands <= later
+    assert modules & (MODULES | commands) == set()
+    top = {name.split(".")[0] for name in modules}
+    assert top & (HEAVY - {"numpy", "onnx", "onnxruntime"}) == set()
+    assert top & NOT_BEFORE_A_RESULT <= {"onnx", "google", "ml_dtypes", "lazy_loader"}

@@ -40,7 +40,7 @@ FEATURES = (
     "vision",
 )
 # Above everything.
-PROGRAM = ("app", "main", "api")
+PROGRAM = ("app", "main", "api", "api_commands")
 # Where a language model comes from, which is not what executes it.
 EXPORTERS = ("model/llm_known.py", "llm/graph.py", "llm/graphs.py")
 RUNTIMES = ("onnxruntime", "tensorrt", "tensorrt_rtx", "torch", "transformers", "trt_workbench_native")

@@ -19,23 +19,17 @@ progress in a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from trt_workbench.bench import cli as _bench
-from trt_workbench.console.called import Finished, call_command, checked, described, keywords, settings
-from trt_workbench.console.common import say, with_embedded
-from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
-from trt_workbench.core.documents import read_document
+from trt_workbench.console.keywords import checked, described, keywords, settings
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
-from trt_workbench.decide import cli as _decide
-from trt_workbench.decide.document import Decision
-from trt_workbench.verify import VerifyFindings
-from trt_workbench.verify import cli as _verify
-from trt_workbench.vision import CocoMetrics, FoundObjects, LoadedModel
-from trt_workbench.vision import cli as _vision
+from trt_workbench.core.workspace import with_embedded
 from trt_workbench.vision.settings import PredictSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.api_commands import Finished, FoundObjects, LoadedModel, bench, decide, evaluate, verify
 
 __all__ = [
     "CheckFailed",
@@ -52,16 +46,8 @@ __all__ = [
     "load",
     "verify",
 ]
-T = TypeVar("T")
-Takes = tuple[Callable[..., Any], tuple[str, ...]]
-TAKES: Final[dict[str, Takes]] = {
-    "load": (PredictSettings, ("limit",)),
-    "evaluate": (_vision.eval_coco, ("model", "images")),
-    "verify": (_verify.verify, ()),
-    "decide": (_decide.decide, ()),
-    "bench": (_bench.bench, ()),
-}
-"""By function: what has its settings, and those without a meaning here."""
+WITHOUT = ("limit",)
+"""Settings of `predict` without a meaning for `load`."""
 
 
 def load(model: str | Path, **given: Any) -> LoadedModel:
@@ -72,64 +58,28 @@ def load(model: str | Path, **given: Any) -> LoadedModel:
         ComponentMissing: the backend cannot serve here; the message names the command that fixes it.
         DeviceFailure: the device failed while loading the model.
     """
+    from trt_workbench.vision.loaded import LoadedModel
+
     file = with_embedded({"model": checked(Path, model, "model")})["model"]
-    return LoadedModel(file, settings(PredictSettings, given, TAKES["load"][1]), say)
+    return LoadedModel(file, settings(PredictSettings, given, WITHOUT), _say)
 
 
-def evaluate(model: str | Path | None = None, **given: Any) -> Finished[CocoMetrics]:
-    """Score a vision model on annotated images, as `trtw eval-coco` does; the document is `metrics.json`.
-
-    Without a model, an embedded detector runs on an embedded dataset.
-
-    Raises:
-        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
-    """
-    places = () if model is None else (model,)
-    return _call("evaluate", _reads("metrics.json", CocoMetrics), *places, **given)
+described(load, keywords(PredictSettings, WITHOUT))
 
 
-def verify(target: str | Path, **given: Any) -> Finished[VerifyFindings]:
-    """Check that an engine computes what its model says, as `trtw verify` does; the document is `verify.json`.
+def _say(text: str) -> None:
+    from trt_workbench.console.common import say
 
-    A wrong engine is no exception: it is the result's `failure`.
-
-    Raises:
-        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
-    """
-    return _call("verify", _reads("verify.json", VerifyFindings), target, **given)
+    say(text)
 
 
-def decide(model: str | Path | None = None, **given: Any) -> Finished[Decision]:
-    """Score and time every precision of a model, and recommend one, as `trtw decide` does; it is `decision.json`.
-
-    That no lower precision keeps the score is the result's `failure`.
-
-    Raises:
-        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
-    """
-    places = () if model is None else (model,)
-    return _call("decide", _reads("decision.json", Decision), *places, **given)
+def __getattr__(name: str) -> Any:
+    """Import what runs commands when it is first asked for: it takes three times as long as to load a model."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("trt_workbench.api_commands"), name)
 
 
-def bench(config: str | Path = "smoke", **given: Any) -> Finished[BenchArtefacts]:
-    """Measure models on runtimes, as `trtw bench` does; the document is the configuration with every record.
-
-    Wrong outputs are the result's `failure`.
-
-    Raises:
-        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
-    """
-    return _call("bench", read_bench_run, str(config), **given)
-
-
-for _name, (_takes, _without) in TAKES.items():
-    described(globals()[_name], keywords(_takes, _without))
-
-
-def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:
-    return lambda directory: read_document(directory / name, kind)
-
-
-def _call(name: str, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
-    command, without = TAKES[name]
-    return call_command(command, read, *places, without=without, **given)
+def __dir__() -> list[str]:
+    """Return the names of all functions and types."""
+    return __all__

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, checked_array
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
@@ -14,9 +15,6 @@ from trt_workbench.core.extensions import BACKENDS, Guard, Protocol, extensions,
 from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.launcher import plug_in, task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 AUTO = "auto"
 # What results are compared with where nothing else is asked for: it takes nearly every operator and needs no device.
@@ -193,26 +191,21 @@ def check_backend_options(
         get_backend(name).check_options(SessionOptions(extra=options))
 
 
-def _entry(name: str) -> EntryPoint:
-    check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
-    if name not in _BACKENDS:
-        if entry := extensions(BACKENDS, _BACKENDS).get(name):
-            return entry
-        plug = _OF_PLUG_INS[name]
-        raise ComponentMissing(f"Its plug-in {plug} is not installed. {plug_in(plug)}")
-    from importlib.metadata import EntryPoint
-
-    return EntryPoint(name, f"trt_workbench.backends.{_BACKENDS[name]}", BACKENDS)
-
-
 def _asked(name: str) -> Availability:
     return _load(name).availability()
 
 
 def _load(name: str) -> Backend:
-    entry = _entry(name)
+    if name in _BACKENDS:
+        module, _, own = _BACKENDS[name].partition(":")
+        found: Backend = getattr(import_module(f"trt_workbench.backends.{module}"), own)()
+        return found
+    check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
+    if (entry := extensions(BACKENDS, _BACKENDS).get(name)) is None:
+        plug = _OF_PLUG_INS[name]
+        raise ComponentMissing(f"Its plug-in {plug} is not installed. {plug_in(plug)}")
     kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
-    if entry.dist is None or name in _OF_PLUG_INS:
+    if name in _OF_PLUG_INS:
         return kind()
     guard = Guard(f"Backend {name}", package_of(entry), _PROTOCOL)
     backend: Backend = guard.guarded(guard.call(kind))

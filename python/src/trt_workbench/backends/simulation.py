@@ -13,19 +13,15 @@ from onnx import TensorProto
 
 from trt_workbench.backends.ort.common import CPU_PROVIDER
 from trt_workbench.backends.ort.rewrites import optimised_model
-from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
-from trt_workbench.core.kept import seal, sealed
 from trt_workbench.core.memory import give_back
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.editing import Names, NodeWriter
 from trt_workbench.model.graph_types import computed_results, output_type
-from trt_workbench.model.low_precision.simulate import simulated
 from trt_workbench.model.narrow_formats import is_widening
 from trt_workbench.model.opened import Model, checked_on_error, once
 from trt_workbench.model.proto import STANDARD, copied, integer
-from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_graphs, nodes_within
 
 # They move codes before a product; the products and their axes for which there are kernels of QLinear operators:
@@ -127,6 +123,11 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
     written_out = _lacks_zero_points(model)
     if not found and not written_out:
         return model, {}
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.core.kept import seal, sealed
+    from trt_workbench.model.low_precision.simulate import simulated
+    from trt_workbench.model.sanitize.sanitize import save_model
+
     key = {
         "recipe": _RECIPE,
         "model_sha256": model.sha256,
@@ -157,7 +158,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
 
 @once
 def _lacks_zero_points(model: Model) -> bool:
-    return with_zero_points(copied(model.proto)) > 0
+    return model.facts.is_quantized and with_zero_points(copied(model.proto)) > 0
 
 
 @once

@@ -42,6 +42,7 @@ from trt_workbench.core.errors import (
 from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.settings import MORE, Setting
 from trt_workbench.core.start import reached
+from trt_workbench.core.workspace import with_embedded
 
 _AGAIN_S = 0.01
 
@@ -189,20 +190,6 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             fail(f"Interrupted{nothing}.{left}", INTERRUPTED)
 
     return guarded
-
-
-def with_embedded(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace the name of an embedded model or contract by its path, unless a file here has that name."""
-    from trt_workbench.core.workspace import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
-
-    for role in ("model", "target", "file", "contract"):
-        value = given.get(role)
-        if isinstance(value, str | Path) and str(value) in EMBEDDED_MODELS and not Path(value).exists():
-            if role != "contract":
-                given[role] = type(value)(embedded_model(str(value)))
-            elif str(value) == ENCODER:
-                given[role] = embedded_contract()
-    return given
 
 
 def _require_current_folder() -> None:

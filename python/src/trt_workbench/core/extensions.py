@@ -149,9 +149,7 @@ def imported(entry: EntryPoint) -> Any:
         return entry.load()
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # a package that is out of step fails in any way; a module of ours is no package
-        if entry.dist is None:
-            raise
+    except BaseException as error:  # a package that is out of step fails in any way
         raise broken(entry, error) from error
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from trt_workbench.core.documents import Strict, json_values, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything
 from trt_workbench.core.hashing import hash_document, hash_file
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 Note = Callable[[str], None]
 _SEAL = "seal.json"
 
@@ -26,8 +26,8 @@ class _Sealed(Strict):
     document: dict[str, Any]
 
 
-def keep(path: Path, document: BaseModel) -> None:
-    """Write a document with its hash. Raises OSError where that fails."""
+def keep(path: Path, document: Any) -> None:
+    """Write a model or dataclass with its hash. Raises OSError where that fails."""
     values = json_values(document)
     write_json(path, _Sealed(sha256=hash_document(values), document=values), over=anything)
 
@@ -39,7 +39,7 @@ def recalled(path: Path, kind: type[T], note: Note) -> T | None:
     try:
         found = read_document(path, _Sealed)
         if hash_document(found.document) == found.sha256:
-            return kind.model_validate(found.document)
+            return TypeAdapter(kind).validate_python(found.document)
     except (UsageProblem, ValueError):
         pass
     note(f"{path.name} was damaged or changed since it was written; it is created again: {path}")

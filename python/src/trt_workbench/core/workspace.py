@@ -7,6 +7,7 @@ import os
 import pwd
 import stat
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
@@ -155,6 +156,18 @@ def embedded_text() -> Path:
 def embedded_contract() -> Path:
     """Return the contract of the embedded streaming encoder. Raises as `embedded_model`."""
     return _existing(Path(ENCODER, "contract.json"), "The contract of the embedded encoder", "--contract")
+
+
+def with_embedded(given: dict[str, Any]) -> dict[str, Any]:
+    """Replace the name of an embedded model or contract by its path, unless a file here has that name."""
+    for role in ("model", "target", "file", "contract"):
+        value = given.get(role)
+        if isinstance(value, str | Path) and str(value) in EMBEDDED_MODELS and not Path(value).exists():
+            if role != "contract":
+                given[role] = type(value)(embedded_model(str(value)))
+            elif str(value) == ENCODER:
+                given[role] = embedded_contract()
+    return given
 
 
 def _existing(part: Path, what: str, instead: str) -> Path:

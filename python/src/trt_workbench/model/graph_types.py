@@ -12,7 +12,6 @@ from onnx import TensorProto
 
 from trt_workbench.core.precision import FORMATS, find
 from trt_workbench.model.editing import inlined
-from trt_workbench.model.low_precision.evidence import is_calibrated
 from trt_workbench.model.narrow_formats import is_widening, widened_from
 from trt_workbench.model.opened import Model, once
 from trt_workbench.model.precision import Precision, shares_of
@@ -86,6 +85,8 @@ def read_precision(opened: Model) -> Precision:
     counted by elements.
     """
     model = opened.proto
+    from trt_workbench.model.low_precision.evidence import is_calibrated
+
     found = _walked(model)
     counts, unit = found.counted
     asked = [name for (name, _), count in counts.items() for _ in range(count)]

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,14 +16,11 @@ from typing import Any, TypeVar
 import onnx
 
 from trt_workbench import __version__
-from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.hashing import Stamp, hash_file, hash_parts, read_hashed, settled_stamp, stamp_of
-from trt_workbench.core.kept import keep, recalled
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.proto import copied
 from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound
 from trt_workbench.model.weights import OWN_FILE, inferred, is_small, put_back, take_out
@@ -39,7 +37,8 @@ _lock = threading.RLock()
 _opened: OrderedDict[str, _Content] = OrderedDict()
 
 
-class _Known(Strict):
+@dataclass(frozen=True)
+class _Known:
     """What is known of a file whose content has not changed since: it need not be read to be recognised."""
 
     version: str
@@ -208,6 +207,8 @@ class Model:
         path = _place(_key(self.path))
         if self.size_bytes < _LEAST_REMEMBERED_BYTES or content.proto is None or len(stamps) < len(content.stamps):
             return
+        from trt_workbench.core.kept import keep
+
         with suppress(OSError):  # it is only slower
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             keep(
@@ -246,6 +247,8 @@ def _place(key: str) -> Path:
 
 
 def _remembered(key: str) -> _Known | None:
+    from trt_workbench.core.kept import recalled
+
     found = recalled(_place(key), _Known, lambda _: None)
     return found if found and found.version == __version__ else None
 
@@ -333,6 +336,8 @@ def sha256_of(path: Path) -> str:
         OSError: a file cannot be read.
     """
     if path.is_dir():
+        from trt_workbench.model.llm_directory import examine_llm_directory
+
         return examine_llm_directory(path).sha256
     if path.suffix == ".onnx":
         try:

@@ -12,7 +12,13 @@ import onnx
 
 def subgraphs(nodes: Iterable[onnx.NodeProto]) -> list[onnx.GraphProto]:
     """Return the graphs that nodes hold in their attributes, such as the branches of an If."""
-    return [graph for node in nodes for attribute in node.attribute for graph in graphs_of(attribute)]
+    return [
+        graph
+        for node in nodes
+        for attribute in node.attribute
+        if attribute.HasField("g") or attribute.graphs  # most hold none, and a call for each takes twice the time
+        for graph in graphs_of(attribute)
+    ]
 
 
 def graphs_of(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:

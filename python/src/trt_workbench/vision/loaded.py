@@ -8,32 +8,43 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import numpy as np
-import PIL.Image
-from numpy.typing import NDArray
 
-from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import Pixels
+from trt_workbench.backends.base import Backend, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.torch.tensors import run_as_given
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, write_bytes
-from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.detector import Detector, Note
-from trt_workbench.vision.extras import Restored
-from trt_workbench.vision.families import Detections
-from trt_workbench.vision.looking import Looker, records_of, single_options
-from trt_workbench.vision.predicted_pictures import draw_found
+from trt_workbench.core.settings import with_flags
 from trt_workbench.vision.settings import PredictSettings
-from trt_workbench.vision.tasks.base import VisionTask
 
-Image = str | Path | NDArray[np.uint8] | PIL.Image.Image
-"""The path of an image file, uint8 [height, width, 3] in BGR order, as OpenCV reads files, or an image of Pillow."""
+if TYPE_CHECKING:
+    import PIL.Image
+    from numpy.typing import NDArray
+
+    from trt_workbench.backends.images import Pixels
+    from trt_workbench.vision.decode import ImageReader
+    from trt_workbench.vision.detector import Detector, Note
+    from trt_workbench.vision.extras import Restored
+    from trt_workbench.vision.families import Detections
+    from trt_workbench.vision.looking import Looker
+    from trt_workbench.vision.tasks.base import VisionTask
+
+    Image = str | Path | NDArray[np.uint8] | PIL.Image.Image
+    """The path of an image file, uint8 [height, width, 3] in BGR order as OpenCV reads it, or an image of Pillow."""
 # Made once, as `isinstance` takes less time than making them.
 _FILE = str | Path
 _ONE = str | bytes | Path | np.ndarray
+
+
+def single_options(settings: PredictSettings, backend: Backend, note: Note | None) -> SessionOptions:
+    """Return how a model is loaded that is given single images."""
+    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
+    extra = {"max_batch": 1} if backend.ranges else {}
+    extra = with_flags({**extra, **settings.options}, backend.url_option(settings.url))
+    return SessionOptions(threads=settings.threads, precision=settings.precision, extra=extra, note=note)
 
 
 class FoundObject(NamedTuple):
@@ -226,7 +237,10 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         self.close()
 
     def _prepared(self) -> tuple[Looker, Detector]:
-        if self._looker is None:
+        if self._looker is None:  # what looks at images, OpenCV first of all, takes as long to import as all else
+            from trt_workbench.vision.detector import Detector
+            from trt_workbench.vision.looking import Looker
+
             detector = Detector(
                 self._model, self._settings, self._backend, self._options, self._note, session=self._session
             )
@@ -238,6 +252,8 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
 def _pixels(image: Image, reader: ImageReader) -> Pixels:
     if isinstance(image, _FILE):
         return reader(Path(image))
+    import PIL.Image
+
     if isinstance(image, PIL.Image.Image):
         return np.ascontiguousarray(np.asarray(image.convert("RGB"))[..., ::-1])
     is_array = isinstance(image, np.ndarray)
@@ -250,6 +266,8 @@ def _pixels(image: Image, reader: ImageReader) -> Pixels:
 
 
 def _named(looker: Looker, found: Detections, image: Image, reader: ImageReader) -> FoundObjects:
+    from trt_workbench.vision.extras import Restored
+
     extra, names = found.extra, tuple(map(looker.name, found.labels.tolist()))
     assert extra is None or isinstance(extra, Restored)  # as `Looker` leaves it
     drawn = partial(_draw, looker.task, image, reader, found, names)
@@ -259,6 +277,9 @@ def _named(looker: Looker, found: Detections, image: Image, reader: ImageReader)
 def _draw(
     task: VisionTask, image: Image, reader: ImageReader, found: Detections, names: Sequence[str]
 ) -> NDArray[np.uint8]:
+    from trt_workbench.vision.looking import records_of
+    from trt_workbench.vision.predicted_pictures import draw_found
+
     pixels = _pixels(image, reader).copy()
     draw_found(pixels, task, records_of(found, names))
     return pixels

@@ -7,25 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.images import Pixels
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
-from trt_workbench.core.settings import with_flags
 from trt_workbench.vision.class_map import COCO_IDS, COCO_NAMES, COCO_SLOTS
-from trt_workbench.vision.detector import Detector, Note, SingleImages
+from trt_workbench.vision.detector import Detector, SingleImages
 from trt_workbench.vision.document import DetectionRecord
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections, DetrLogits
 from trt_workbench.vision.settings import PredictSettings
 from trt_workbench.vision.tasks.registry import task_of
-
-
-def single_options(settings: PredictSettings, backend: Backend, note: Note | None) -> SessionOptions:
-    """Return how a model is loaded that is given single images."""
-    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
-    extra = {"max_batch": 1} if backend.ranges else {}
-    extra = with_flags({**extra, **settings.options}, backend.url_option(settings.url))
-    return SessionOptions(threads=settings.threads, precision=settings.precision, extra=extra, note=note)
 
 
 def records_of(

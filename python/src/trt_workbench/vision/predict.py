@@ -19,7 +19,8 @@ from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.detector import Detector, Note
 from trt_workbench.vision.document import DetectionRecord, Prediction
 from trt_workbench.vision.image_sources import SourceImage, Sources, find_sources
-from trt_workbench.vision.looking import Looker, records_of, single_options
+from trt_workbench.vision.loaded import single_options
+from trt_workbench.vision.looking import Looker, records_of
 from trt_workbench.vision.settings import PredictSettings
 
 DETECTIONS = "detections.jsonl"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.abilities import DividesModels, Profiles, Reproduces, Reproduction
 from trt_workbench.backends.base import Backend, SessionOptions
-from trt_workbench.backends.ort.plugin import PluginProvider
-from trt_workbench.backends.profiling import Profiled, ProfiledRuns
 
 if TYPE_CHECKING:
+    from trt_workbench.backends.ort.plugin import PluginProvider
+    from trt_workbench.backends.profiling import Profiled, ProfiledRuns
     from trt_workbench.model.opened import Model
     from trt_workbench.model.partitions import PartitionRequest, Partitions
 
@@ -85,6 +85,7 @@ class OrtBackend(Backend, Profiles, DividesModels, Reproduces):
     def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
         """Run the model with ONNX Runtime's profiler, as `Profiles` describes."""
         from trt_workbench.backends.ort.profile import profiled_runs, read_trace
+        from trt_workbench.backends.profiling import Profiled
 
         runs.folder.mkdir(parents=True, exist_ok=True)
         count = runs.warmup + runs.iterations

@@ -14,7 +14,6 @@ from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import ComponentMissing, Unsupported, UsageProblem, WorkbenchError, reason_of
 from trt_workbench.core.launcher import package
-from trt_workbench.core.stack import is_chosen
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -58,9 +57,11 @@ _ABSENT_DEVICE = re.compile(r"Invalid device ID: .* and (\d+) \(exclusive\)|inva
 
 def too_old(version: str) -> str:
     """Return why a version of ONNX Runtime is not taken, a sentence; "" where it is, as any of a chosen stack is."""
-    if release(version) >= release(MINIMUM_VERSION) or is_chosen():
+    if release(version) >= release(MINIMUM_VERSION):
         return ""
-    return f"onnxruntime {version} is older than {MINIMUM_VERSION}."
+    from trt_workbench.core.stack import is_chosen
+
+    return "" if is_chosen() else f"onnxruntime {version} is older than {MINIMUM_VERSION}."
 
 
 def installed(wheel: str) -> Availability:
@@ -158,7 +159,7 @@ def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort
     config.add_session_config_entry("session.x64quantprecision", "1")
     plain = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     record: dict[str, Any] = {}
-    if lacks_kernel(model.proto):
+    if model.facts.is_quantized and lacks_kernel(model.proto):
         config.add_session_config_entry("session.disable_quant_qdq", "1")
         record = {"simulated": True, "int8_products": "in fp32: no kernel supports scales along their axis"}
     try:

@@ -1,0 +1,89 @@
+"""The functions of the Python API that do what a command does; `api` imports them when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from trt_workbench.bench import cli as _bench
+from trt_workbench.console.called import Finished, call_command
+from trt_workbench.console.keywords import described, keywords
+from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
+from trt_workbench.core.documents import read_document
+from trt_workbench.decide import cli as _decide
+from trt_workbench.decide.document import Decision
+from trt_workbench.verify import VerifyFindings
+from trt_workbench.verify import cli as _verify
+from trt_workbench.vision import CocoMetrics, FoundObjects, LoadedModel
+from trt_workbench.vision import cli as _vision
+
+__all__ = ["Finished", "FoundObjects", "LoadedModel", "bench", "decide", "evaluate", "verify"]
+T = TypeVar("T")
+Takes = tuple[Callable[..., Any], tuple[str, ...]]
+TAKES: Final[dict[str, Takes]] = {
+    "evaluate": (_vision.eval_coco, ("model", "images")),
+    "verify": (_verify.verify, ()),
+    "decide": (_decide.decide, ()),
+    "bench": (_bench.bench, ()),
+}
+"""By function: the command that has its settings, and those without a meaning here."""
+
+
+def evaluate(model: str | Path | None = None, **given: Any) -> Finished[CocoMetrics]:
+    """Score a vision model on annotated images, as `trtw eval-coco` does; the document is `metrics.json`.
+
+    Without a model, an embedded detector runs on an embedded dataset.
+
+    Raises:
+        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
+    """
+    places = () if model is None else (model,)
+    return _call("evaluate", _reads("metrics.json", CocoMetrics), *places, **given)
+
+
+def verify(target: str | Path, **given: Any) -> Finished[VerifyFindings]:
+    """Check that an engine computes what its model says, as `trtw verify` does; the document is `verify.json`.
+
+    A wrong engine is no exception: it is the result's `failure`.
+
+    Raises:
+        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
+    """
+    return _call("verify", _reads("verify.json", VerifyFindings), target, **given)
+
+
+def decide(model: str | Path | None = None, **given: Any) -> Finished[Decision]:
+    """Score and time every precision of a model, and recommend one, as `trtw decide` does; it is `decision.json`.
+
+    That no lower precision keeps the score is the result's `failure`.
+
+    Raises:
+        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
+    """
+    places = () if model is None else (model,)
+    return _call("decide", _reads("decision.json", Decision), *places, **given)
+
+
+def bench(config: str | Path = "smoke", **given: Any) -> Finished[BenchArtefacts]:
+    """Measure models on runtimes, as `trtw bench` does; the document is the configuration with every record.
+
+    Wrong outputs are the result's `failure`.
+
+    Raises:
+        WorkbenchError: of the kind that the exit code names, where the command writes nothing.
+    """
+    return _call("bench", read_bench_run, str(config), **given)
+
+
+for _name, (_takes, _without) in TAKES.items():
+    described(globals()[_name], keywords(_takes, _without))
+
+
+def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:
+    return lambda directory: read_document(directory / name, kind)
+
+
+def _call(name: str, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
+    command, without = TAKES[name]
+    return call_command(command, read, *places, without=without, **given)
