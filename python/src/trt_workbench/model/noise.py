@@ -6,9 +6,10 @@ Carlo Arithmetic, UCLA CSD-970002, 1997): a correct engine differs from exact ar
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.core.precision import get
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.graph_types import output_type
-from trt_workbench.model.proto import opset
+from trt_workbench.model.proto import is_external, opset
 from trt_workbench.model.randomness import RandomSource
 from trt_workbench.model.walking import Scope, reads, subgraphs
 from trt_workbench.model.weights import inferred
@@ -76,18 +77,25 @@ _WHERE_OPSET = 9
 
 
 def with_rounding(
-    model: onnx.ModelProto, unit: float, seed: int, *, ranged: bool = False, held: int | None = None
+    model: onnx.ModelProto,
+    unit: float,
+    seed: int,
+    *,
+    ranged: bool = False,
+    held: int | None = None,
+    folder: Path | None = None,
 ) -> onnx.ModelProto:
     """Return a copy of `model` in which every float that is computed from the inputs is disturbed at random.
 
     Args:
-        model: with its weights; not changed.
+        model: with its weights, or with large ones in a file; not changed.
         unit: largest relative disturbance, the unit roundoff of a precision; that of functions which compilers
             approximate is larger where theirs is.
         seed: of the disturbance.
         ranged: the disturbance is relative to the tensor's largest value instead of to each element's own, as that of
             integers with one scale a tensor.
         held: element type that every disturbed tensor is held in for once, so that its range is felt; None for none.
+        folder: where the file of the large weights is.
 
     Returns:
         The copy; its inputs and outputs have the same names.
@@ -99,7 +107,7 @@ def with_rounding(
     inputs = [value.name for value in copy.graph.input if value.name not in weights]
     drawing = RandomSource(opset(model), NodeWriter(Names.of(copy)))
     tells = opset(model) >= _WHERE_OPSET
-    rounding = _Rounding(unit, seed, drawing, ranged=ranged, held=held, tells_infinite=tells)
+    rounding = _Rounding(unit, seed, drawing, ranged=ranged, held=held, tells_infinite=tells, folder=folder)
     rounding.of_graph(copy.graph, _Scope({}, set(inputs), set() if ranged else set(inputs), {}, {}), inputs)
     copy.graph.initializer.extend(drawing.constants())
     return copy
@@ -115,14 +123,14 @@ class _Scope(Scope):
         exact: those of them that are exact where their values allow it: inputs, their values moved, and arithmetic on
             these, such as a mask that is subtracted from 1.
         renamed: the disturbed copy to read in place of an input.
-        constants: initialisers, and what Constant nodes hold.
+        constants: what reads initialisers, and what Constant nodes hold.
     """
 
     types: dict[str, int]
     live: set[str]
     exact: set[str]
     renamed: dict[str, str]
-    constants: dict[str, onnx.TensorProto]
+    constants: dict[str, Callable[[], NDArray[Any]]]
 
     def is_float(self, name: str) -> bool:
         """Whether a tensor is known to hold floats."""
@@ -134,16 +142,24 @@ class _Scope(Scope):
 
     def value(self, name: str) -> NDArray[Any] | None:
         """Return a constant's value; None of what is computed."""
-        return numpy_helper.to_array(self.constants[name]) if name in self.constants else None
+        return self.constants[name]() if name in self.constants else None
 
 
 class _Rounding:
     """Disturbs graphs and their subgraphs."""
 
     def __init__(
-        self, unit: float, seed: int, drawing: RandomSource, *, ranged: bool, held: int | None, tells_infinite: bool
+        self,
+        unit: float,
+        seed: int,
+        drawing: RandomSource,
+        *,
+        ranged: bool,
+        held: int | None,
+        tells_infinite: bool,
+        folder: Path | None,
     ) -> None:
-        self._unit, self._seed, self._ranged, self._held = unit, seed, ranged, held
+        self._unit, self._seed, self._ranged, self._held, self._folder = unit, seed, ranged, held, folder
         self._drawing, self._writer, self._tells_infinite = drawing, drawing.writer, tells_infinite
         self._scores: set[str] = set()
         self._count = 0
@@ -158,7 +174,7 @@ class _Rounding:
             for value in values
         }
         scope.types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-        scope.constants |= {tensor.name: tensor for tensor in graph.initializer}
+        scope.constants |= {tensor.name: partial(self._read, tensor) for tensor in graph.initializer}
         self._scores |= _scores(graph)
         for name in inputs:
             # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros, ones and other
@@ -171,6 +187,13 @@ class _Rounding:
         replace_nodes(graph, self._writer.taken())
         del graph.value_info[:]
 
+    def _read(self, tensor: onnx.TensorProto) -> NDArray[Any]:
+        if not self._folder or not is_external(tensor):
+            return numpy_helper.to_array(tensor)
+        held = onnx.TensorProto()
+        held.CopyFrom(tensor)  # which the values would stay in
+        return numpy_helper.to_array(held, str(self._folder))
+
     def _of_node(self, node: onnx.NodeProto, scope: _Scope, summed: dict[str, str]) -> None:
         """Write a node, with what disturbs it; `summed` holds the copies of exact tensors so far."""
         inner = subgraphs([node])
@@ -179,7 +202,7 @@ class _Rounding:
         node.input[:] = [scope.renamed.get(name, name) for name in node.input]
         if not read and not inner:
             if node.op_type == "Constant":
-                tensors = (one.t for one in node.attribute if one.HasField("t"))
+                tensors = (partial(self._read, one.t) for one in node.attribute if one.HasField("t"))
                 scope.constants |= zip(node.output, tensors, strict=False)
             self._writer.nodes.append(node)
             return

@@ -23,7 +23,16 @@ from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.proto import copied
 from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound
-from trt_workbench.model.weights import OWN_FILE, inferred, is_small, put_back, take_out
+from trt_workbench.model.weights import (
+    OWN_FILE,
+    inferred,
+    is_small,
+    put_back,
+    restore,
+    take_out,
+    weights_of,
+    write_beside,
+)
 
 Result = TypeVar("Result")
 # Graphs without their weights are small; a search makes hundreds of models and looks at each for a while.
@@ -32,6 +41,8 @@ _MOST_MODELS = 64
 _MOST_KEPT_BYTES = 1 << 26
 # A file of fewer bytes is read, hashed and parsed within some ten milliseconds.
 _LEAST_REMEMBERED_BYTES = 1 << 24
+LARGE_BYTES = 1 << 30
+"""Size from which on a model's weights are not held several times: a copy is closed before the next one is opened."""
 
 _lock = threading.RLock()
 _opened: OrderedDict[str, _Content] = OrderedDict()
@@ -191,15 +202,33 @@ class Model:
         Raises:
             UsageProblem: a file has changed since the model was opened, or the external data does not fit.
         """
-        self.require_unchanged()
         model = copied(self.proto)
+        restore(self._weights(model))
+        return model
+
+    def beside(self, data: Path) -> onnx.ModelProto:
+        """Return a copy, the caller's own, whose large weights are in a file that this writes, one in memory at a time.
+
+        Args:
+            data: the file, in the folder in which the copy will be.
+
+        Raises:
+            UsageProblem: as `load`.
+            OSError: the file cannot be written.
+        """
+        model = copied(self.proto)
+        write_beside(self._weights(model), data)
+        return model
+
+    def _weights(self, model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, bytes]]:
+        """Yield the tensors of a copy that lack their values, with these; at the end the copy is checked."""
+        self.require_unchanged()
         try:
-            put_back(model, self.path, partial(self._content.part, self.path))
+            yield from weights_of(model, self.path, partial(self._content.part, self.path))
             check_model(model)
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
             raise UsageProblem(f"The model's external data does not match it ({error}): {self.path}") from error
         self.require_unchanged()
-        return model
 
     def remember(self) -> None:
         """Let later processes recognise the file without reading it, until it changes; a small one is read again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from trt_workbench.model.walking import all_graphs
 
 # Of tensors whose values decide what the graph does: shapes, indices and scales.
 _MOST_BYTES = 4096
+_ALIGNED = 64  # bytes at which a weight begins, as runtimes map the file
 _WITHOUT_SIZE = (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED)
 OWN_FILE = "."
 """Where a weight stands that is in the model's own file; no file may have this name."""
@@ -53,10 +54,35 @@ def put_back(
     part: Callable[[str], bytes | None] = lambda _: None,
     wanted: Callable[[onnx.TensorProto], bool] = lambda _: True,
 ) -> None:
-    """Put values into a model that lacks them: those that `take_out` took, and external data.
+    """Put values into a model that lacks them, as `weights_of` finds them; raises as it.
 
     Args:
         model: changed in place.
+        path: the model's file.
+        part: returns what the file of a location holds, where that is in memory.
+        wanted: selects the tensors.
+    """
+    restore(weights_of(model, path, part, wanted))
+
+
+def restore(weights: Iterable[tuple[onnx.TensorProto, bytes]]) -> None:
+    """Put bytes into their tensors."""
+    for tensor, raw in weights:
+        tensor.raw_data = raw
+        tensor.ClearField("data_location")
+        del tensor.external_data[:]
+
+
+def weights_of(
+    model: onnx.ModelProto,
+    path: Path,
+    part: Callable[[str], bytes | None] = lambda _: None,
+    wanted: Callable[[onnx.TensorProto], bool] = lambda _: True,
+) -> Iterator[tuple[onnx.TensorProto, bytes]]:
+    """Yield each tensor without values, which `take_out` took or which are external data, and its bytes.
+
+    Args:
+        model: with tensors that lack values.
         path: the model's file.
         part: returns what the file of a location holds, where that is in memory.
         wanted: selects the tensors.
@@ -76,11 +102,26 @@ def put_back(
                 data, file = part(location), path if location == OWN_FILE else path.parent / location
                 files[location] = stack.enter_context(open_regular(file) if data is None else io.BytesIO(data))
             files[location].seek(int(entries.get("offset", 0)))
-            tensor.raw_data = files[location].read(length)
-            if len(tensor.raw_data) != length:
+            raw = files[location].read(length)
+            if len(raw) != length:
                 raise ValueError(f"it ends within tensor {tensor.name}")
-            tensor.ClearField("data_location")
+            yield tensor, raw
+
+
+def write_beside(weights: Iterable[tuple[onnx.TensorProto, bytes]], data: Path) -> None:
+    """Write the bytes of tensors into a file that is beside their model's, one after the other, and say where they are.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with data.open("wb") as file:
+        for tensor, raw in weights:
+            file.write(bytes(-file.tell() % _ALIGNED))
+            place = {"location": data.name, "offset": file.tell(), "length": len(raw)}
             del tensor.external_data[:]
+            for key, value in place.items():
+                tensor.external_data.add(key=key, value=str(value))
+            file.write(raw)
 
 
 def is_small(tensor: onnx.TensorProto) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from trt_workbench.model.low_precision.simulate import simulated
 from trt_workbench.model.low_precision.watch import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.model.narrow_formats import is_narrowing, narrow_formats
 from trt_workbench.model.noise import with_rounding
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import LARGE_BYTES, Model
 from trt_workbench.model.proto import kinds, opset
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_nodes
@@ -165,8 +165,9 @@ class Yardstick:
         """Take the model; copies are written to `folder`."""
         self._model, self._folder, self._seed = model, folder, seed
         self._exact: Session | None = None
+        self._bare: onnx.ModelProto | None = None
         self._flagged: tuple[list[str], list[Session]] | None = None
-        self._sessions: dict[tuple[str, float], list[Session]] = {}
+        self._sessions: dict[tuple[str, float], dict[int, Session]] = {}
         self._written: set[str] = set()  # names of the copies
 
     def limits(
@@ -187,7 +188,7 @@ class Yardstick:
         """
         noise, times = self._noise(precision), _CLOSELY if closely else 1
         sizes = (noise.strong, noise.unit) if closely else (noise.strong,)
-        sessions = [session for size in sizes for session in self._noisy(noise, size)]
+        sessions = (session for size in sizes for session in self._noisy(noise, size))
         noisy = [session.run(typed_for(session, inputs)) for session in sessions for _ in range(times)]
         beyond = self._overflowed(noise, inputs) if closely else set()
         return {
@@ -207,7 +208,7 @@ class Yardstick:
     def restart(self) -> None:
         """Let the copies be disturbed as at first: limits do not depend on what was asked before."""
         flagged = self._flagged[1] if self._flagged else []
-        for session in (*flagged, *(one for several in self._sessions.values() for one in several)):
+        for session in (*flagged, *(one for kept in self._sessions.values() for one in kept.values())):
             session.close()
         self._sessions.clear()
         self._flagged = None
@@ -215,10 +216,11 @@ class Yardstick:
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
         noise = self._noise(precision)
-        self._noisy(noise, noise.strong)
+        for _ in self._noisy(noise, noise.strong):
+            pass
 
-    def copies(self, precision: str) -> list[Session]:
-        """Return the copies that are disturbed by what one result may be off by. Raises UsageProblem as `limits`."""
+    def copies(self, precision: str) -> Iterator[Session]:
+        """Yield the copies that are disturbed by what one result may be off by. Raises UsageProblem as `limits`."""
         noise = self._noise(precision)
         return self._noisy(noise, max(noise.unit, get("fp32").error))
 
@@ -247,17 +249,27 @@ class Yardstick:
         between = coarsest(["fp16", *(one.name for one in rows if not one.is_quantised)])
         return _Noise(row, between.unit, _strong(between))
 
-    def _noisy(self, noise: _Noise, size: float) -> list[Session]:
-        key = (noise.row.name, size)
-        if key not in self._sessions:
-            name = f"noisy-{noise.row.name}-{size:.3g}"
-            self._sessions[key] = [
-                self._load(partial(self._copy, noise, size, number), f"{name}-{number}") for number in range(_COPIES)
-            ]
-        return self._sessions[key]
+    def _noisy(self, noise: _Noise, size: float) -> Iterator[Session]:
+        """Yield the copies; of a large model one is open at a time, and disturbed as at first whenever it is."""
+        name, kept = f"noisy-{noise.row.name}-{size:.3g}", self._sessions.setdefault((noise.row.name, size), {})
+        for number in range(_COPIES):
+            if number not in kept:
+                kept[number] = self._load(partial(self._copy, noise, size, number), f"{name}-{number}")
+            yield kept[number]
+            if self._model.size_bytes > LARGE_BYTES:
+                kept.pop(number).close()
 
     def _copy(self, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
-        return with_rounding(self._model.load(), size, self._seed + number, ranged=noise.ranged, held=noise.held)
+        seed = self._seed + number
+        return with_rounding(self._source(), size, seed, ranged=noise.ranged, held=noise.held, folder=self._folder)
+
+    def _source(self) -> onnx.ModelProto:
+        """Return the model that copies are made of: they share one file of weights, unless these are simulated."""
+        if not all(one.cpu for one in self._model.facts.rows):
+            return self._model.load()
+        if self._bare is None:
+            self._bare = self._model.beside(self._folder / "weights.data")
+        return self._bare
 
     def _load(self, make: Callable[[], onnx.ModelProto], name: str) -> Session:
         path = self._folder / f"{name}.onnx"
@@ -276,7 +288,7 @@ class Yardstick:
         if not noise.overflows:
             return set()
         if self._flagged is None:
-            model = self._model.load()
+            model = self._source()
             names = computed_floats(model)
             models = {"exact-flags": model, "noisy-flags": self._copy(noise, noise.strong, 0)}
             self._flagged = names, [self._load(partial(with_flags, one, names), name) for name, one in models.items()]

@@ -75,9 +75,16 @@ class OrtCpuBackend(OrtBackend):
         installed("onnxruntime").required(self.name)
         import onnxruntime as ort
 
+        from trt_workbench.model.opened import LARGE_BYTES
+
         request = self.request(model, options)
         level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
         config, record = session_config(ort, options, level, allow_spinning=spinning)
+        beside = sum(file.stat().st_size for file in request.model.external_files)
+        if options.exact and beside > LARGE_BYTES:
+            # they are read from the mapped file in each run: as fast to open as a small model, and no memory of ours
+            config.add_session_config_entry("session.disable_prepacking", "1")
+            record["prepacked"] = False
         provenance = {**record, **request.provenance}
         try:
             session, int8 = cpu_session(ort, request.model, config)

@@ -21,7 +21,7 @@ from trt_workbench.model.sanitize.branches import has_if, known_values
 from trt_workbench.model.sanitize.integers import outside_int32
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
 from trt_workbench.model.walking import reads, subgraphs
-from trt_workbench.model.weights import inferred, is_in_own_file, light, weight_bytes, write_whole
+from trt_workbench.model.weights import inferred, is_in_own_file, light, weight_bytes, write_beside, write_whole
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
 
@@ -257,12 +257,14 @@ def _findings(model: onnx.ModelProto) -> list[str]:
 def save_model(model: onnx.ModelProto, path: Path) -> None:
     """Write a model whole or not at all; weights that do not fit into one file go to `NAME.data` beside it.
 
+    What is in a file already stays there.
+
     Raises:
         OSError: the folder is not writable or the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(f".{path.name}.", path.parent) as staging:
-        if weight_bytes(model) > MOST_WEIGHTS:
+        if not any(map(is_external, model.graph.initializer)) and weight_bytes(model) > MOST_WEIGHTS:
             data = path.with_name(f"{path.name}.data")
             _save_beside(model, staging / path.name, staging / data.name)
             (staging / data.name).replace(data)
@@ -274,13 +276,11 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
 def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
     """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
     bare = light(model)
-    with data.open("wb") as file:
-        for tensor, whole in zip(bare.graph.initializer, model.graph.initializer, strict=True):
-            if is_in_own_file(tensor):
-                del tensor.external_data[:]
-                raw = whole.raw_data or onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(whole)).raw_data
-                place = {"location": data.name, "offset": file.tell(), "length": len(raw)}
-                for key, value in place.items():
-                    tensor.external_data.add(key=key, value=str(value))
-                file.write(raw)
+    pairs = zip(bare.graph.initializer, model.graph.initializer, strict=True)
+    own = ((tensor, whole) for tensor, whole in pairs if is_in_own_file(tensor))
+    raw = (
+        (tensor, whole.raw_data or onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(whole)).raw_data)
+        for tensor, whole in own
+    )
+    write_beside(raw, data)
     path.write_bytes(bare.SerializeToString())
