@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import helper
@@ -18,6 +19,7 @@ from trt_workbench.backends.ort import cpu as ort_cpu
 from trt_workbench.backends.ort.common import MINIMUM_VERSION, session_config
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench.model import opened
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate
 
@@ -332,3 +334,20 @@ def test_a_runtime_that_says_nothing_when_it_cannot_be_imported_has_a_reason(
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     found = OrtCpuBackend().availability()
     assert (found.ok, found.reason) == (False, "onnxruntime cannot be imported (ImportError).")
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_reference_reads_large_weights_from_their_file(
+    beside: bool, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repacked, they would be in memory as often as there are sessions."""
+    path = tmp_path / "beside.onnx"
+    onnx.save(onnx.load(model), path, save_as_external_data=beside, location="beside.data", size_threshold=0)
+    monkeypatch.setattr(opened, "LARGE_BYTES", 100)
+    x = RNG.standard_normal((3, 8)).astype(np.float32)
+    found = []
+    for exact in (True, False):
+        with OrtCpuBackend().load(path, SessionOptions(exact=exact)) as session:
+            assert session.provenance.get("prepacked", True) is not (exact and beside)
+            found.append(session.run({"x": x})["y"])
+    np.testing.assert_allclose(*found, rtol=1e-5)

@@ -21,6 +21,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.model.precision import rounding_of
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.verify import yardstick as yardsticks
 from trt_workbench.verify.yardstick import Limit, Yardstick, typed_for
 
 Open = Callable[..., Yardstick]
@@ -279,3 +280,64 @@ def test_inputs_are_given_in_the_types_of_the_session() -> None:
     typed = typed_for(wanted, inputs)
     assert {name: array.dtype for name, array in typed.items()} == {"ids": np.int32, "x": np.float32}
     assert typed["x"] is inputs["x"]
+
+
+LAYERS = (
+    "g (float[N,128,128] x) => (float[N,128,128] y) { a = MatMul(x, v) b = Add(a, d) c = Relu(b) y = MatMul(c, w) }"
+)
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> Path:
+    drawn = np.random.default_rng(0).standard_normal((3, 128, 128), np.float32)
+    # a constant that is added may be a mask, so that its values are looked at
+    return write_onnx(tmp_path / "m.onnx", LAYERS, {"v": drawn[0], "w": drawn[1], "d": drawn[2]})
+
+
+def test_the_copies_share_one_file_of_weights(layers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was a whole model, made of one that was whole in memory."""
+    x = np.random.default_rng(1).standard_normal((2, 128, 128), np.float32)
+    with OrtCpuBackend().load(layers) as session:
+        expected = dict(session.run({"x": x}))
+    monkeypatch.setattr(Model, "load", lambda _: pytest.fail("all weights were loaded"))
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    with contextlib.closing(Yardstick(Model.open(layers), folder, seed=7)) as yardstick:
+        found = yardstick.limits("fp32", {"x": x}, expected, {"y": True}, closely=True)["y"]
+    assert 0 < found.noise < 1e-5
+    copies = list(folder.glob("*.onnx"))
+    assert len(copies) == 4
+    assert max(path.stat().st_size for path in copies) < 128 * 128 * 4
+    assert [path.name for path in folder.iterdir() if path.stat().st_size >= 2 * 128 * 128 * 4] == ["weights.data"]
+
+
+def test_of_a_large_model_one_copy_is_open_at_a_time(
+    layers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_open, most = 0, list[int]()
+    load = yardsticks.load_reference
+
+    def counted(path: Path) -> Session:
+        nonlocal is_open
+        session = load(path)
+        is_open += 1
+        most.append(is_open)
+        close = session.close
+
+        def closed() -> None:
+            nonlocal is_open
+            is_open -= 1
+            close()
+
+        monkeypatch.setattr(session, "close", closed)
+        return session
+
+    monkeypatch.setattr(yardsticks, "load_reference", counted)
+    monkeypatch.setattr(yardsticks, "LARGE_BYTES", 2 * 128 * 128 * 4)
+    x = {"x": np.random.default_rng(1).standard_normal((2, 128, 128), np.float32)}
+    with OrtCpuBackend().load(layers) as session:
+        expected = dict(session.run(x))
+    with contextlib.closing(Yardstick(Model.open(layers), tmp_path, seed=7)) as yardstick:
+        first, second = (yardstick.limits("fp32", x, expected, {"y": True}) for _ in range(2))
+    assert first == second  # disturbed as at first
+    assert (most, is_open) == ([1, 1, 1, 1], 0)
