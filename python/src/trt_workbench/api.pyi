@@ -88,6 +88,7 @@ def verify(
     split: str | None = None,
     ranges: Mapping[str, Range] = ...,
     quick: bool = False,
+    seconds: float | None = None,
     stack: str | None = None,
     record: bool = False,
     options: Mapping[str, Any] = ...,

@@ -39,9 +39,9 @@ def tried(
     """Return the shapes that were tried and how many were left, where every row of a call takes `row_s` seconds."""
     run_case = running._Run.case
 
-    def slow(self: running._Run, call: Call) -> dict[str, object]:
+    def slow(self: running._Run, call: Call, *, brief: bool) -> None:
         clock.now += row_s * (call.case.batch or 1)
-        return run_case(self, call)
+        run_case(self, call, brief=brief)
 
     monkeypatch.setattr(running._Run, "case", slow)
     folder = model.parent / "run"
@@ -117,9 +117,9 @@ def test_the_time_that_is_left_is_said_from_the_second_shape_on(
 ) -> None:
     run_case = running._Run.case
 
-    def slow(self: running._Run, call: Call) -> dict[str, object]:
+    def slow(self: running._Run, call: Call, *, brief: bool) -> None:
         clock.now += 5.0 * (call.case.batch or 1)
-        return run_case(self, call)
+        run_case(self, call, brief=brief)
 
     monkeypatch.setattr(running._Run, "case", slow)
     monkeypatch.setattr(running.time, "monotonic", clock)
@@ -133,3 +133,14 @@ def test_the_time_that_is_left_is_said_from_the_second_shape_on(
         "N=8 (4 of 4 shapes, about 40 s left)",
         "other ways to run it",
     ]
+
+
+@pytest.mark.parametrize(("seconds", "shapes"), [(0.0, ["N=2"]), (3600.0, ["N=2", "N=3", "N=16", "N=1"])])
+def test_the_users_seconds_begin_with_several_rows(
+    model: Path, tmp_path: Path, seconds: float, shapes: list[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    request = VerifyRequest(target=model, backend="faulty", quick=True, seconds=seconds)
+    document = verify(request, tmp_path / "run").document
+    assert [case["label"] for case in document["cases"]] == shapes
+    assert document["cases_left"] == 4 - len(shapes)

@@ -35,7 +35,7 @@ NAMED = {
     "columns shifted": "it is shifted by one along dimension 2",
     "zeros only": "zeros inputs",
     "large only": "large inputs",
-    "rows depend": "other rows: row 0 with other rows around it",
+    "rows depend": "other rows: row 1 with other rows around it",
     "a row alone after a batch": "row = single run: row 1 of 2: it is scaled by 1.5",
     "all zeros": "it is all zeros",
     "refuses batch 3": "N=3, output all, random inputs: it fails, but the model itself runs: no kernel for this shape",

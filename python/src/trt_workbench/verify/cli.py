@@ -198,6 +198,8 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
         say(f"verify.json has {counted(len(shown) - _SHOWN, 'more row')}.")
     if count := document["cases_unverified"]:
         say(f"Not verified: {counted(count, 'shape')} that could not be run.")
+    if count := document["cases_left"]:
+        say(f"Not tried: {counted(count, 'shape')}, as the time limit or a fault ended the run.")
     if document["sizes"]:
         tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
         again = f" (--seed {document['sizes_seed']} repeats them)" if document["sizes_seed"] else ""

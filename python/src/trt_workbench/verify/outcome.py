@@ -115,7 +115,7 @@ def judged(tried: Tried) -> Verified:
     shown = UNDECIDED if open_ways or not_drawn else loosest(row["verdict"] for row in ran)
     document = {
         "schema_version": 1,
-        **{name: value for name, value in facts.items() if name != "provenance"},
+        **{name: value for name, value in facts.items() if name not in ("brief", "provenance")},
         "sizes": sizes(rows),
         "whole_numbers": numbers,
         "verdict": WRONG if failures else shown,
@@ -127,7 +127,8 @@ def judged(tried: Tried) -> Verified:
         "ways": [way.row for way in tried.ways.rows],
         "failures": list(failures),
         "unproven": open_questions + [f"{way['way']}: {way['reason']}" for way in open_ways],
-        "remarks": less_exact(rows, facts["precision"], STRENGTH)
+        "remarks": [f"at {', '.join(facts['brief'])} --quick tried one set of inputs, once"][: len(facts["brief"])]
+        + less_exact(rows, facts["precision"], STRENGTH)
         + as_exact(ran, facts["precision"], facts["provenance"]),
         "provenance": facts["provenance"],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
+from trt_workbench.core.compare import compare_rows
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
@@ -36,9 +38,18 @@ from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.outcome import Tried, TriedRow, TriedWays, Verified, judged
-from trt_workbench.verify.properties import EVERY_CALL, Calls, CallTrial, PropertyResult, without_rounding, worst
-from trt_workbench.verify.reference import RecordedCase, Reference
-from trt_workbench.verify.space import Case, Space
+from trt_workbench.verify.properties import (
+    EVERY_CALL,
+    OF_A_SHAPE,
+    Calls,
+    CallTrial,
+    Check,
+    PropertyResult,
+    without_rounding,
+    worst,
+)
+from trt_workbench.verify.reference import LiveReference, RecordedCase, Reference
+from trt_workbench.verify.space import Budget, Case, Space
 from trt_workbench.verify.verdict import (
     CONSISTENT,
     FINEST,
@@ -50,6 +61,9 @@ from trt_workbench.verify.yardstick import Limit, Yardstick, sensitivity
 
 MOST_FAILURES = 16  # whose arrays are saved
 _ADVICE = "; pass real inputs"
+# How closely a call is looked at, until nothing about it is in doubt: one copy on a few rows come first.
+_BRIEFLY, _PLAINLY, _CLOSELY = range(3)
+_FEW = 2
 _BEYOND = "makes this output NaN or infinite, or changes its shape"
 
 
@@ -76,8 +90,13 @@ def verify(
         ComponentMissing: a backend cannot serve here.
         DeviceFailure: the device failed at every shape.
     """
+    if request.seconds is not None:
+        request = replace(request, budget=Budget(request.seconds))
     with Opened(request, note) as opened:
-        return judged(try_cases(request, opened, list(calls(request, opened)), folder, step))
+        todo = list(calls(request, opened))
+        if request.seconds is not None:  # what several rows show, one alone cannot
+            todo.sort(key=lambda call: (call.case.batch or 1) == 1)
+        return judged(try_cases(request, opened, todo, folder, step))
 
 
 def try_cases(
@@ -96,6 +115,7 @@ def try_cases(
         try:
             run = _Run(request, opened, yardstick, folder)
             left, own = 0, range(len(todo)) if block is None else block
+            brief = _brief(todo) if request.quick and not (request.inputs or opened.record) else ()
             sizes, began = [call.case.size for call in todo], time.monotonic()
             run.lead_in(todo[: own.start] if own else ())
             for place in own:
@@ -108,7 +128,7 @@ def try_cases(
                 step(f"{call.case.label} ({place + 1 - own.start} of {counted(len(own), 'shape')}{rest})")
                 if yardstick and place % BLOCK == 0 and not budget:
                     yardstick.restart()
-                run.case(call)
+                run.case(call, brief=place in brief)
                 if budget:
                     budget.end()
             step("other ways to run it")
@@ -132,9 +152,25 @@ def try_cases(
         "seed": request.seed,
         "sizes_seed": request.sizes_seed if drawn and not request.quick else None,
         "quick": request.quick,
+        "brief": [todo[place].case.label for place in brief if not todo[place].left_out],
         "provenance": provenance,
     }
     return Tried(facts, drawn, run.cases, ways, left, tuple(run.faults))
+
+
+def _brief(todo: Sequence[Call]) -> list[int]:
+    """Return the places of calls that come after one of the same profile with as few or as many rows.
+
+    Of these only the shape is new: they get one set of inputs, and no repetition for its own sake.
+    """
+    seen, found = set[tuple[int | None, bool]](), list[int]()
+    for place, call in enumerate(todo):
+        key = call.case.profile, (call.case.batch or 1) > 1
+        if key in seen:
+            found.append(place)
+        elif not call.left_out:
+            seen.add(key)
+    return found
 
 
 def failure_folder(folder: Path, number: int) -> Path:
@@ -157,7 +193,8 @@ class _Run:
         self.faults: list[WrongOutput] = []
         # of the call before: outputs, and what the reference gave
         self._earlier: dict[str, tuple[Arrays, Arrays | None]] = {}
-        self._last: CallTrial | None = None
+        # the call that the other ways are compared with, and what works out its limits
+        self._last: tuple[CallTrial, Callable[[], dict[str, dict[str, Limit]]]] | None = None
         self._recorder = opened.recorder(folder) if request.record else None
         if yardstick and request.budget:
             yardstick.prepare(self._rounding)  # not in the first case, which measures the pace
@@ -174,15 +211,15 @@ class _Run:
                     expected = self._expected(call.reference, label, inputs)
                     self._remember(call.case, label, dict(self._session.run(inputs)), expected)
 
-    def case(self, call: Call) -> None:
-        """Run one case; a device failure at one shape does not end the others."""
-        self.cases.append(self._tried(partial(self._row, call)))
+    def case(self, call: Call, *, brief: bool = False) -> None:
+        """Run one case, or only what its shape adds; a device failure at one shape does not end the others."""
+        self.cases.append(self._tried(partial(self._row, call, brief=brief)))
 
     def _tried(self, run: Callable[[], dict[str, Any]]) -> TriedRow:
         before = len(self.failures)
         return TriedRow(run(), self.failures[before:])
 
-    def _row(self, call: Call) -> dict[str, Any]:
+    def _row(self, call: Call, *, brief: bool) -> dict[str, Any]:
         case = call.case
         row: dict[str, Any] = {"label": case.label, "shapes": {k: list(v) for k, v in case.shapes.items()}}
         row |= {"values": dict(case.values), "batch": case.batch, "profile": case.profile}
@@ -197,15 +234,17 @@ class _Run:
             for label, make in call.inputs.items():
                 if row["outputs"] and self._request.budget and self._request.budget.is_spent:
                     break
+                if brief and row["outputs"] and of_case(row["outputs"]) != UNDECIDED:
+                    break
                 inputs = make()
                 row["whole_numbers"] = _with_drawn(row.get("whole_numbers", {}), inputs, call.takes)
                 digest = hash_arrays(inputs)
                 if digest not in seen:  # zeros and large floats leave token ids as they are
                     seen.add(digest)
-                    row["outputs"] += self._one(call, label, inputs, digest)
+                    row["outputs"] += self._one(call, label, inputs, digest, brief=brief)
         except _Refused as error:
             if call.narrower and of_case(row["outputs"]) != WRONG:
-                return self._row(call.narrower)
+                return self._row(call.narrower, brief=brief)
             row |= {"reason": str(error), "refused": True}
         except (UsageProblem, DeviceFailure, MemoryError) as error:
             if isinstance(error, DeviceLost):
@@ -219,8 +258,11 @@ class _Run:
         """Run one call in other ways."""
         if self._last is None:
             return TriedWays()
-        found = ways(self._opened, self._last, self._request.device, quick=self._request.quick)
-        return TriedWays(_decided(self._last), [self._tried(partial(self._way, way)) for way in found])
+        trial, limits = self._last
+        if self._session.shares_batches or not self._request.quick:
+            trial = replace(trial, limits=limits()[self.precision])
+        found = ways(self._opened, trial, self._request.device, quick=self._request.quick)
+        return TriedWays(_decided(trial), [self._tried(partial(self._way, way)) for way in found])
 
     def finish(self) -> None:
         """Complete the record, where one is kept."""
@@ -245,7 +287,7 @@ class _Run:
         row = {"inputs": label, "inputs_sha256": hash_arrays(inputs), "output": "all", "properties": []}
         return {**row, "verdict": WRONG, "reason": reason}
 
-    def _one(self, call: Call, label: str, inputs: Arrays, digest: str) -> Iterator[dict[str, Any]]:
+    def _one(self, call: Call, label: str, inputs: Arrays, digest: str, *, brief: bool) -> Iterator[dict[str, Any]]:
         """Run one set of inputs and yield a row for every output."""
         space, case, reference, session = call.space, call.case, call.reference, self._session
         first = label == next(iter(call.inputs))
@@ -267,22 +309,30 @@ class _Run:
         rows = _row_flags(session, space, case, found)
         judged: dict[str, dict[str, Any]] = {}
         undisturbed = self._undisturbed(reference, inputs, expected)
-        for closely in (False, True):
-            limits = self._limits(session, inputs, undisturbed, rows, closely=closely)
+        made: dict[Check, Calls] = {}
+        for closeness in (_BRIEFLY, _PLAINLY, _CLOSELY):
+            briefly, closely = closeness == _BRIEFLY, closeness == _CLOSELY
+            if briefly:
+                limits = self._brief_limits(call, label, inputs, rows, found, expected)
+            else:
+                limits = self._limits(session, inputs, undisturbed, rows, closely=closely)
+            if not limits:
+                continue
             findings: list[PropertyResult] = []
             if first:
-                trial = CallTrial(space, case, inputs, found, rows, limits[self.precision], _other(call))
-                findings = self._properties(trial, reference, closely=closely)
+                trial = CallTrial(space, case, inputs, found, rows, limits[self.precision], _other(call), brief=brief)
+                findings = self._properties(trial, reference, made, briefly=briefly, closely=closely)
                 if self._recorder and reference and not closely:
                     self._recorder.add_properties(reference, trial)
-                if self._last is None or _decided(trial) >= _decided(self._last):
-                    self._last = trial
+                if self._last is None or _decided(trial) >= _decided(self._last[0]):
+                    self._last = trial, partial(self._limits, session, inputs, undisturbed, rows, closely=False)
             for name, array in found.items():
                 of_output = [one for one in findings if one.output == name]
                 of_precision = {precision: limits[precision][name] for precision in limits}
                 want = expected[name] if expected is not None else None
                 judged[name] = self._judged(name, array, inputs, want, of_precision, of_output, rows=rows[name])
-            if self._yardstick is None or all(row["verdict"] != WRONG for row in judged.values()):
+            doubted = (WRONG, UNDECIDED) if briefly else (WRONG,)
+            if self._yardstick is None or all(row["verdict"] not in doubted for row in judged.values()):
                 break
         wrong = [name for name, row in judged.items() if row["verdict"] == WRONG]
         tf32 = self._tf32_limits(inputs, undisturbed, rows) if wrong else {}
@@ -399,28 +449,80 @@ class _Run:
             for name, asked in wanted.items()
         }
 
+    def _brief_limits(
+        self,
+        call: Call,
+        label: str,
+        inputs: Arrays,
+        rows: Mapping[str, bool],
+        found: Arrays,
+        expected: Arrays | None,
+    ) -> dict[str, dict[str, Limit]]:
+        """Return limits of one copy and the rows that differ most: what is within them is within those of all rows.
+
+        None where that says nothing: without a model, or for a record.
+        """
+        space, case, reference, yardstick = call.space, call.case, call.reference, self._yardstick
+        if yardstick is None or reference is None or expected is None or self._recorder:
+            return {}
+        few, chosen = inputs, list[int]()
+        if space.batch and case.batch and case.batch > _FEW >= space.ranges[space.batch].low and all(rows.values()):
+            alike = [name for name in found if found[name].shape == expected[name].shape]
+            sizes = [compare_rows(found[name], expected[name]).size for name in alike]
+            chosen = np.argsort(-np.max(sizes, axis=0, initial=0.0), kind="stable")[:_FEW].tolist() if sizes else [0, 1]
+            few = {name: array[chosen] if space.is_batched(name) else array for name, array in inputs.items()}
+        try:
+            is_own = isinstance(reference, LiveReference) and reference.name == REFERENCE
+            clean = reference.expected(label, few) if is_own else yardstick.exact(few)
+            wanted = {} if self._request.budget else {FINEST: FINEST}
+            wanted[self.precision] = self._rounding
+            limits = {name: yardstick.limits(asked, few, clean, rows, copies=1) for name, asked in wanted.items()}
+        except UsageProblem:  # the model does not take so few rows
+            return {}
+        return {
+            precision: {
+                name: replace(one, left_out=tuple(chosen[row] if chosen else row for row in one.left_out))
+                for name, one in several.items()
+            }
+            for precision, several in limits.items()
+        }
+
     def _tf32_limits(self, inputs: Arrays, clean: Arrays | None, rows: Mapping[str, bool]) -> dict[str, Limit]:
         """Return the limits of TF32, in which GPUs may multiply fp32; none where that cannot be."""
         if self.precision != FINEST or clean is None or self._yardstick is None or not self._opened.on_gpu:
             return {}
         return self._yardstick.limits("tf32", inputs, clean, rows)
 
-    def _properties(self, trial: CallTrial, reference: Reference | None, *, closely: bool) -> list[PropertyResult]:
-        """Return the target's properties, without those that the model itself lacks; exact up to rounding."""
+    def _properties(
+        self,
+        trial: CallTrial,
+        reference: Reference | None,
+        made: dict[Check, Calls],
+        *,
+        briefly: bool,
+        closely: bool,
+    ) -> list[PropertyResult]:
+        """Return the target's properties, without those that the model itself lacks; exact up to rounding.
+
+        `made` keeps the calls of the brief look, which the next one judges once more; the model is not asked for them.
+        """
         kept: list[PropertyResult] = []
-        for check in EVERY_CALL:
+        for check in OF_A_SHAPE if trial.brief else EVERY_CALL:
             try:
-                made = Calls(self._session.run)
-                findings = worst(check(made, trial))
+                earlier = made.pop(check).answers if check in made else ()
+                calls = Calls(self._session.run, earlier)
+                if briefly:
+                    made[check] = calls
+                findings = worst(check(calls, trial))
             except (UsageProblem, BackendFailure):  # a shape that the check makes, such as a single row, does not run
                 if reference is None or reference.fails(check, trial):
                     continue
                 raise
-            if reference is not None and any(not one.holds for one in findings):
+            if reference is not None and not briefly and any(not one.holds for one in findings):
                 by_design = reference.lacks(check, trial)
                 findings = [one for one in findings if one.output not in by_design]
             if closely and self._yardstick:
-                findings = without_rounding(check, made, trial, findings, self._yardstick, self._rounding)
+                findings = without_rounding(check, calls, trial, findings, self._yardstick, self._rounding)
             kept += findings
         return kept
 

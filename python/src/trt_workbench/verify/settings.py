@@ -76,6 +76,12 @@ class VerifySettings:
         Setting("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", MORE, "--dim", read=read_ranges),
     ] = field(default_factory=dict)
     quick: Annotated[bool, Setting("Fewer shapes, two sets of inputs, one session.", flags="--quick/--full")] = False
+    seconds: Annotated[
+        float | None,
+        Setting(
+            "Time limit in seconds: begin no shape that does not fit, and end at the first wrong one.", MORE, min=0
+        ),
+    ] = None
     stack: Annotated[
         str | None,
         Setting(

@@ -34,7 +34,7 @@ from trt_workbench.verify.settings import VerifySettings
 
 _WithArrays = tuple[TriedRow, list[Path]]
 COMMAND: Final = "verify"
-_WHOLE: Final = ("record", "stack")
+_WHOLE: Final = ("record", "stack", "seconds")
 """Settings of what one process does."""
 _PLACES: Final = ("target", "model", "inputs", "reference", "device", "trust", *_WHOLE)
 Say = Callable[[str], None]

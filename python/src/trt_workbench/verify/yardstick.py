@@ -171,7 +171,14 @@ class Yardstick:
         self._written: set[str] = set()  # names of the copies
 
     def limits(
-        self, precision: str, inputs: Arrays, expected: Arrays, rows: Mapping[str, bool], *, closely: bool = False
+        self,
+        precision: str,
+        inputs: Arrays,
+        expected: Arrays,
+        rows: Mapping[str, bool],
+        *,
+        closely: bool = False,
+        copies: int = _COPIES,
     ) -> dict[str, Limit]:
         """Return the limit of every output for one set of inputs.
 
@@ -182,13 +189,14 @@ class Yardstick:
             rows: by output, whether its first dimension holds independent rows.
             closely: run the copies again and again, with other noise each time, and weaker ones too, to see what jumps
                 now and then; a strong disturbance can lead away from a place where a weak one jumps.
+            copies: how many are run; what is within the limit of one need not be asked of more.
 
         Raises:
             UsageProblem: a noisy copy does not run.
         """
         noise, times = self._noise(precision), _CLOSELY if closely else 1
         sizes = (noise.strong, noise.unit) if closely else (noise.strong,)
-        sessions = (session for size in sizes for session in self._noisy(noise, size))
+        sessions = (session for size in sizes for session in self._noisy(noise, size, copies))
         noisy = [session.run(typed_for(session, inputs)) for session in sessions for _ in range(times)]
         beyond = self._overflowed(noise, inputs) if closely else set()
         return {
@@ -249,15 +257,17 @@ class Yardstick:
         between = coarsest(["fp16", *(one.name for one in rows if not one.is_quantised)])
         return _Noise(row, between.unit, _strong(between))
 
-    def _noisy(self, noise: _Noise, size: float) -> Iterator[Session]:
+    def _noisy(self, noise: _Noise, size: float, copies: int = _COPIES) -> Iterator[Session]:
         """Yield the copies; of a large model one is open at a time, and disturbed as at first whenever it is."""
         name, kept = f"noisy-{noise.row.name}-{size:.3g}", self._sessions.setdefault((noise.row.name, size), {})
-        for number in range(_COPIES):
+        for number in range(copies):
             if number not in kept:
                 kept[number] = self._load(partial(self._copy, noise, size, number), f"{name}-{number}")
-            yield kept[number]
-            if self._model.size_bytes > LARGE_BYTES:
-                kept.pop(number).close()
+            try:
+                yield kept[number]
+            finally:
+                if self._model.size_bytes > LARGE_BYTES:
+                    kept.pop(number).close()
 
     def _copy(self, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
         seed = self._seed + number
