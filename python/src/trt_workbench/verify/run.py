@@ -313,7 +313,7 @@ class _Run:
         for closeness in (_BRIEFLY, _PLAINLY, _CLOSELY):
             briefly, closely = closeness == _BRIEFLY, closeness == _CLOSELY
             if briefly:
-                limits = self._brief_limits(call, label, inputs, rows, found, expected)
+                limits = self._brief_limits(call, label, inputs, rows, found, expected, undisturbed)
             else:
                 limits = self._limits(session, inputs, undisturbed, rows, closely=closely)
             if not limits:
@@ -457,13 +457,14 @@ class _Run:
         rows: Mapping[str, bool],
         found: Arrays,
         expected: Arrays | None,
+        undisturbed: Arrays | None,
     ) -> dict[str, dict[str, Limit]]:
         """Return limits of one copy and the rows that differ most: what is within them is within those of all rows.
 
-        None where that says nothing: without a model, or for a record.
+        None where that says nothing: without a model, for a record, or where the model does not take so few rows.
         """
         space, case, reference, yardstick = call.space, call.case, call.reference, self._yardstick
-        if yardstick is None or reference is None or expected is None or self._recorder:
+        if yardstick is None or reference is None or expected is None or undisturbed is None or self._recorder:
             return {}
         few, chosen = inputs, list[int]()
         if space.batch and case.batch and case.batch > _FEW >= space.ranges[space.batch].low and all(rows.values()):
@@ -473,11 +474,13 @@ class _Run:
             few = {name: array[chosen] if space.is_batched(name) else array for name, array in inputs.items()}
         try:
             is_own = isinstance(reference, LiveReference) and reference.name == REFERENCE
-            clean = reference.expected(label, few) if is_own else yardstick.exact(few)
+            clean = undisturbed
+            if chosen:
+                clean = reference.expected(label, few) if is_own else dict(yardstick.exact(few))
             wanted = {} if self._request.budget else {FINEST: FINEST}
             wanted[self.precision] = self._rounding
             limits = {name: yardstick.limits(asked, few, clean, rows, copies=1) for name, asked in wanted.items()}
-        except UsageProblem:  # the model does not take so few rows
+        except UsageProblem:
             return {}
         return {
             precision: {
