@@ -162,7 +162,7 @@ def test_step_graphs_that_are_wrong_are_fixed(
     model = step_graph(llm_folder, family, tmp_path / "step.onnx", batch)
     plan = tmp_path / "step-fixed.plan"
     dims = () if batch else ("--dim", "batch=1:4:8")
-    code, document = command(model, *dims, "--fix-out", str(plan), "--fix-seconds", "300")
+    code, document = command(model, *dims, "--fix-out", str(plan))
     if batch is None and code == 0 and "fix" not in document:
         pytest.skip("TensorRT is right with a dynamic batch")
     assert document["verdict"] == "wrong"

@@ -106,9 +106,7 @@ def verify(
     bisect: bool = False,
     bisect_seconds: float = 600.0,
     fix: bool = False,
-    fix_all: bool = False,
     fix_out: str | Path | None = None,
-    fix_seconds: float = 900.0,
     output: str | Path | None = None,
 ) -> Finished[VerifyFindings]: ...
 def decide(
@@ -152,7 +150,6 @@ def decide(
     tokenizer: str | Path | None = None,
     window: int = 128,
     contract: str | Path | None = None,
-    tail_ms: float = 0.0,
     plain_texts: bool = False,
     threads: int | None = None,
     output: str | Path | None = None,

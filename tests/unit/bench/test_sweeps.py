@@ -9,11 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trt_workbench.bench.plots import MOST_CURVES, MOST_PANELS, _number, find_sweeps, write_plots
+from trt_workbench.bench.plots import MOST_CURVES, MOST_PANELS, find_sweeps, write_plots
 from trt_workbench.bench.view import Table, tables, winners
 from trt_workbench.core.artefacts import BenchArtefacts, BenchSettings, Environment, RunDocument
 from trt_workbench.core.records import Record
-from trt_workbench.report.style import figure
 
 RUNTIMES = {
     "trt-fp16": 1.0,
@@ -106,10 +105,10 @@ def test_the_fastest_of_many_curves_are_kept() -> None:
 @pytest.mark.parametrize(
     ("works", "expected"),
     [
-        ([{"batch": batch} for batch in (1, 2, 4)], {"throughput", "frontier", "latency", "bars"}),
+        ([{"batch": batch} for batch in (1, 2, 4)], {"throughput", "latency", "bars"}),
         ([{"dims": {"sequence": length}} for length in (16, 128)], {"latency", "bars"}),
         ([{}], {"bars"}),
-        ([{"batch": batch} for batch in range(1, 9)], {"throughput", "frontier", "latency"}),  # too many bars to read
+        ([{"batch": batch} for batch in range(1, 9)], {"throughput", "latency"}),  # too many bars to read
     ],
 )
 def test_pictures(tmp_path: Path, works: list[dict[str, Any]], expected: set[str]) -> None:
@@ -131,11 +130,3 @@ def test_who_wins_where() -> None:
     assert won.against_next.ratio_low < 1.5 < won.against_next.ratio_high * 1.01
     (alone,) = winners(made({}, runtimes={"fast": 1.0}))
     assert (alone.tied_text, alone.next, alone.against_next) == ("\N{EN DASH}", None, None)
-
-
-def test_numbers_beside_points_do_not_cover_one_another(tmp_path: Path) -> None:
-    numbers = [("32", 1.0, 1.0), ("32", 1.01, 1.01), ("128", 10.0, 10.0)]
-    with figure(tmp_path / "x.svg") as axes:
-        axes.plot([x for _, x, _ in numbers], [y for _, _, y in numbers])
-        _number(axes, numbers)
-        assert [text.get_text() for text in axes.texts] == ["32", "128"]

@@ -77,7 +77,6 @@ def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
     assert [path.name for path in plots] == [
         "confusion_matrix.png",
         "figures.svg",
-        "latency_histogram.svg",
         "per_class_ap.svg",
         "precision_recall.svg",
     ]

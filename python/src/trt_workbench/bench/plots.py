@@ -13,7 +13,7 @@ from trt_workbench.bench.ranking import Standing
 from trt_workbench.bench.view import BenchRow, Table
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.percent import share
-from trt_workbench.report.hover import listed, say_columns, say_point, say_rows
+from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import INK, PALETTE, by_powers, figure, file_stem, label, panels
 
 # More panels than this are unreadable; the tables hold them all.
@@ -157,8 +157,6 @@ _LOADS = ("batch", "concurrency", "slots")
 _MOST_BARS = 36
 _LINES = ("-", "--", ":", "-.")
 _LABEL_WIDTH = 46
-# Shares of the width and height of a picture that two numbers next to points take.
-_APART = (0.05, 0.04)
 
 
 def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
@@ -174,8 +172,6 @@ def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
         if sweep.axis in _LOADS:
             title = f"{name}: throughput against {sweep.axis}"
             made[title] = _throughput(sweep, styles, folder / f"{stem}-throughput.svg")
-            title = f"{name}: latency against throughput, by {sweep.axis}"
-            made[title] = _frontier(sweep, styles, folder / f"{stem}-frontier.svg")
         made[f"{name}: latency against {sweep.axis}"] = _latency(sweep, styles, folder / f"{stem}-latency.svg")
     for (scenario, model), group in grouped(tables, lambda table: (table.scenario, table.model)).items():
         swept = any((sweep.scenario, sweep.model) == (scenario, model) for sweep in sweeps)
@@ -267,37 +263,6 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
         _label_axis(axes, sweep, panel)
 
     return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {share(KNEE)} of the best)", draw, path)
-
-
-def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
-    def draw(axes: Axes, panel: Panel) -> None:
-        numbers: list[tuple[str, float, float]] = []
-        for name, curve in panel.curves.items():
-            latency = [one.standing.latency_ms.median for one in curve]
-            rates = [one.standing.items_per_s for one in curve]
-            colour, line = styles[name]
-            axes.plot(latency, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
-            for one, x, y in zip(curve, latency, rates, strict=True):
-                numbers.append((label(one.text), x, y))
-                say_point(
-                    axes, x, y, f"{label(name)}, {label(sweep.axis)} {label(one.text)}: {x:.4g} ms, {y:,.4g} items/s"
-                )
-        by_powers(axes, "x")
-        by_powers(axes, "y")
-        axes.set(xlabel="latency, ms", ylabel="items/s")
-        _number(axes, numbers)
-
-    return _drawn(sweep, f"Items/s against latency (numbers: {sweep.axis})", draw, path)
-
-
-def _number(axes: Axes, numbers: Sequence[tuple[str, float, float]]) -> None:
-    """Write numbers next to their points, each in a free place; the values on hover have them all."""
-    written: list[tuple[float, float]] = []
-    for text, x, y in numbers:
-        across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
-        if all(abs(across - a) > _APART[0] or abs(up - b) > _APART[1] for a, b in written):
-            axes.annotate(text, (x, y), (3, 3), textcoords="offset points", fontsize=6)
-            written.append((across, up))
 
 
 def _drawn(sweep: Sweep, title: str, draw: Callable[[Axes, Panel], None], path: Path) -> Path:

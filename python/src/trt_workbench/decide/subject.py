@@ -227,7 +227,7 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
         UsageProblem: an option is of images, or contract, manifest and model do not fit one another.
     """
     source = None if settings.data is None else str(settings.data)
-    asked = calibration.contract, calibration.plain_texts, calibration.tail_ms
+    asked = calibration.contract, calibration.plain_texts
     if (spoken := spoken_by(model.path, source or CODE, *asked)) is None:
         if wrong := [name for name in settings.keep if name in RATES] or settings.score == "wer":
             option = "--score wer" if wrong is True else f"--keep {','.join(wrong)}"

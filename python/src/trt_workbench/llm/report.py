@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_lines, reader
+from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import change, share
-from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
+from trt_workbench.llm.document import Generated, LlmMetrics
 from trt_workbench.llm.outcome import reach
-from trt_workbench.llm.plots import write_plots
-from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verdict import Headline
 
 read = reader("metrics.json", LlmMetrics)
@@ -25,16 +23,9 @@ def answer(metrics: LlmMetrics) -> Headline:
     return Headline([*summarise(metrics), *metrics["notes"]], part)
 
 
-def view(metrics: LlmMetrics, directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows besides, and draw its `plots/`."""
-    records = read_lines(directory / "records.jsonl", LlmRecord)
-    plots = write_plots(metrics, records, plots_folder(directory))
-    return {
-        "metrics": metrics,
-        "failures": generation_failures(metrics),
-        "sameness": sameness,
-        "plots": plots,
-    }
+def view(metrics: LlmMetrics, _: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
+    return {"metrics": metrics, "failures": generation_failures(metrics), "sameness": sameness}
 
 
 def summarise(metrics: LlmMetrics) -> list[str]:

@@ -212,7 +212,7 @@ def spoken_in(model: Path, settings: CalibrationSettings) -> Spoken | None:
     if settings.calibration is None or settings.calibration == RANDOM:
         return None
     source = CALIBRATION_CODE if settings.calibration == CODE else settings.calibration
-    return spoken_by(model, source, settings.contract, plain_texts=settings.plain_texts, tail_ms=settings.tail_ms)
+    return spoken_by(model, source, settings.contract, plain_texts=settings.plain_texts)
 
 
 def is_text_file(path: Path) -> bool:

@@ -112,7 +112,6 @@ class CalibrationSettings(Preparation):
             "Contract of a streaming model: the data are then manifests, as eval-stream --transcribe has.", _SPEECH
         ),
     ] = None
-    tail_ms: Annotated[float, Setting("Silence after each utterance.", _SPEECH, min=0, max=60_000)] = 0.0
     plain_texts: Annotated[bool, Setting("Leave out case and punctuation of texts.", _SPEECH)] = False
     threads: Annotated[int | None, Setting("CPU cores for calibration; all by default.", _DATA, min=1)] = None
     seed: Seed = 0

@@ -322,7 +322,6 @@ class WordsTask(Task):
             "source": self.spoken.source,
             "sha256": self.spoken.sha256,  # what a later run compares
             "plain_texts": self.spoken.plain_texts,
-            "tail_ms": self.spoken.tail_ms,
             "limit": self.limit,
             "chosen": self.chosen,
         }

@@ -20,7 +20,7 @@ def score_words(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write the words of a streaming encoder into a folder; the decoder's files run in float32 on the same backend.
 
     Args:
-        request: `model`, `contract`, `source`, its `sha256`, `plain_texts`, `tail_ms`, `limit`, `chosen` (places of the
+        request: `model`, `contract`, `source`, its `sha256`, `plain_texts`, `limit`, `chosen` (places of the
             utterances, or None), `folder`, `backend`, its `precision`, `options` and `shapes` (as text),
             `allow_unverified`.
 
@@ -31,7 +31,7 @@ def score_words(request: Mapping[str, Any]) -> dict[str, Any]:
         UsageProblem: the files do not fit the contract, or the audio cannot be used.
         CheckFailed: the engine is known to be wrong.
     """
-    spoken = Spoken(Path(request["contract"]), request["source"], request["plain_texts"], request["tail_ms"])
+    spoken = Spoken(Path(request["contract"]), request["source"], request["plain_texts"])
     asked = SessionOptions(
         precision=request["precision"],
         extra=request["options"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.core.counts import counted
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.report.hover import listed, say_columns, say_rows
-from trt_workbench.report.style import INK, NARROW, PALETTE, WIDE, by_powers, figure, file_stem, label, legend_below
+from trt_workbench.report.style import INK, PALETTE, WIDE, by_powers, figure, file_stem, label, legend_below
 from trt_workbench.stream.document import PARTS, ChunkRecord, StreamMetrics
 from trt_workbench.stream.paced_document import Paced
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 # Below it an error is shown as none: a logarithmic scale has no zero.
 _NOTHING = 1e-12
-_MOST_COLUMNS = 400
 
 
 def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path) -> dict[str, Path]:
-    """Write the plots that the run has figures for, as SVG, heat maps as PNG. Returns their paths by name."""
+    """Write the plots that the run has figures for, as SVG. Returns their paths by name."""
     lanes = {lane.name: [record for record in records if record.lane == lane.name] for lane in metrics.lanes}
     lanes = {name: rows for name, rows in lanes.items() if rows}
     if not lanes:
@@ -33,8 +32,6 @@ def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path
     for paced in metrics.streams:
         if paced.levels:
             plots[f"streams {paced.precision}"] = _paced(paced, folder / f"{file_stem('streams', paced.precision)}.svg")
-    for name, lane in lanes.items():
-        plots[f"tensors {name}"] = _tensors(name, lane, folder / f"{file_stem('tensors', name)}.png")
     return plots
 
 
@@ -51,9 +48,7 @@ def _errors(record: ChunkRecord) -> float:
 
 def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Path) -> Path:
     """Largest relative L2 of each chunk, with the limits and the memory of a stream."""
-    # one heat map a lane follows; where these fill rows of their own, so does this
-    width = NARROW if len(lanes) % 2 else WIDE
-    with figure(path, width, height=4.4 if width == NARROW else 3.8) as axes:
+    with figure(path, WIDE, height=3.8) as axes:
         limits: dict[float, str] = {}
         said: dict[float, dict[str, str]] = {}
         for (name, chunks), colour in zip(lanes.items(), PALETTE * 4, strict=False):
@@ -80,44 +75,6 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
         )
         legend_below(axes)
     return path
-
-
-def _tensors(name: str, lane: list[ChunkRecord], path: Path) -> Path:
-    """Relative L2 of every tensor by chunk, as a heat map; columns are the worst of several chunks in a long run."""
-    import numpy as np
-
-    tensors = list(lane[0].tensors)
-    values = np.array([[_shown(row.tensors[tensor]) for row in lane] for tensor in tensors])
-    groups = np.array_split(np.arange(len(lane)), min(len(lane), _MOST_COLUMNS))
-    cells = np.stack([values[:, group].max(axis=1) for group in groups], axis=1)
-    with figure(path, height=max(2.0, 0.34 * len(tensors) + 1.3)) as axes:
-        from matplotlib.colors import LogNorm
-
-        drawn = axes.imshow(
-            np.maximum(cells, _NOTHING),
-            aspect="auto",
-            interpolation="nearest",
-            cmap="Reds",
-            norm=LogNorm(_NOTHING, 1.0, clip=True),
-            extent=(0.5, len(lane) + 0.5, len(tensors) - 0.5, -0.5),
-        )
-        axes.set_yticks(range(len(tensors)), [label(tensor, 40) for tensor in tensors])
-        axes.grid(visible=False)
-        axes.set(xlabel="chunk")
-        drawing = axes.get_figure(root=True)
-        assert drawing is not None  # as it was just made
-        drawing.colorbar(drawn, ax=axes, format=_plain())
-        # of the picture and not of the axes, which begin behind the names
-        title = label(f"Relative L2 by tensor: {name}", 60)
-        drawing.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    return path
-
-
-def _shown(one: Any) -> float:
-    """Whole numbers have no relative error: those that differ are shown as 1, like what is not finite."""
-    if one.rel_l2 is None or (one.rel_l2 == 0 and one.abs_max):
-        return 1.0
-    return float(one.rel_l2)
 
 
 def _latency(metrics: StreamMetrics, path: Path) -> Path:

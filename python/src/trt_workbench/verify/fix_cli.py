@@ -50,8 +50,6 @@ def run_fix(
             folder,
             nodes=nodes,
             found=found,
-            every=ways.fix_all,
-            seconds=ways.fix_seconds,
             note=note,
             step=lambda name: update(f"Workaround: {name}"),
         )
@@ -110,9 +108,9 @@ def show_fixed(tried: Fixed, directory: Path) -> None:
         table.add_row(one.name, one.verdict, _ms(one.milliseconds), times, why)
     console.print(table)
     if tried.time_over:
-        print_line(console, f"Not tried, time limit reached (--fix-seconds): {', '.join(tried.left) or 'none'}")
+        print_line(console, f"Not tried, time limit reached: {', '.join(tried.left) or 'none'}")
     elif tried.left:
-        print_line(console, f"Not tried, as one is correct (--fix-all tries them): {', '.join(tried.left)}")
+        print_line(console, f"Not tried, as one is correct: {', '.join(tried.left)}")
     if tried.chosen:
         print_line(console, f"Fixed by {tried.chosen.name}: {directory / FIX}")
 

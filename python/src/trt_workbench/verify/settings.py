@@ -100,20 +100,14 @@ class VerifySettings:
 
 @dataclass(frozen=True)
 class FixSettings:
-    """Which workarounds for a wrong engine are tried, for how long, and where the correct one is written to."""
+    """Whether workarounds for a wrong engine are tried, and where the correct one is written to."""
 
     fix: Annotated[
         bool, Setting("Try workarounds for a wrong engine until one is correct; exit code 0 then.", _WAYS)
     ] = False
-    fix_all: Annotated[bool, Setting("With --fix: also try and time the workarounds after a correct one.", _WAYS)] = (
-        False
-    )
     fix_out: Annotated[Path | None, Setting("With --fix: also write the correct engine or model here.", _WAYS)] = None
-    fix_seconds: Annotated[
-        float, Setting("With --fix: time limit, seconds; workarounds not tried are listed.", _WAYS, min=0)
-    ] = 900.0
 
     @property
     def wanted(self) -> bool:
         """Whether any way is to be tried."""
-        return self.fix or self.fix_all or self.fix_out is not None
+        return self.fix or self.fix_out is not None

@@ -189,7 +189,6 @@ def fixed(
     *,
     nodes: Sequence[str] = (),
     found: Verified | None = None,
-    every: bool = False,
     seconds: float = SECONDS,
     note: Note = lambda _: None,
     step: Note = lambda _: None,
@@ -201,7 +200,6 @@ def fixed(
         folder: an existing one, for the models that are made: that of the way that is taken stays.
         nodes: names of nodes of the place where it is wrong, where that is known.
         found: what is wrong, where that is known: batches that are correct need not be split further.
-        every: try the others too when one is correct.
         seconds: after which none is started, and a running one is stopped.
         note: called with what the user should know.
         step: called with the name of every workaround before it is tried.
@@ -222,7 +220,7 @@ def fixed(
         plain = trial.plain(request)
         for way in ways(request, model, nodes, _right_batches(found)):
             time_over = time_over or time.monotonic() >= end
-            if left or time_over or (not every and tried and tried[-1].is_right):
+            if left or time_over or (tried and tried[-1].is_right):
                 left.append(way.name)
                 continue
             step(f"{way.name}, {len(tried)} tried, {max(0.0, end - time.monotonic()):.0f} s left")

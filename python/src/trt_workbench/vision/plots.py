@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trt_workbench.core.counts import counted
 from trt_workbench.report.hover import listed, say_columns, say_rows
-from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
+from trt_workbench.report.style import ACCENT, INK, PALETTE, figure, label, legend_below
 from trt_workbench.vision.artefacts import LONGEST_NAME, CocoArtefacts
-from trt_workbench.vision.document import LEAST_ANNOTATIONS, STAGES
+from trt_workbench.vision.document import LEAST_ANNOTATIONS
 from trt_workbench.vision.tasks.registry import figures_of
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
         **({"precision_recall": _precision_recall} if run.curves["recall"] else {}),
         "per_class_ap": _per_class_ap,
         "confusion_matrix": _confusion_matrix,
-        **({"latency_histogram": _latency_histogram} if run.metrics["latency_ms"] else {}),
     }
     paths = {name: folder / f"{name}.{'png' if name == 'confusion_matrix' else 'svg'}" for name in plots}
     for name, draw in plots.items():
@@ -179,35 +176,3 @@ def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[l
     reduced = np.zeros((_MATRIX_CLASSES + 2, _MATRIX_CLASSES + 2))
     np.add.at(reduced, (place[:, None], place[None, :]), counts)
     return [*(labels[one] for one in kept), f"{classes - _MATRIX_CLASSES} others", labels[classes]], reduced
-
-
-def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
-    import numpy as np
-
-    latency = run.metrics["latency_ms"] or {}
-    with figure(path, height=3.7) as axes:
-        records: list[Mapping[str, Any]] = [*run.records]
-        stages = {stage: np.array([record[f"{stage}_ms"] for record in records]) for stage in STAGES}
-        positive = [values[values > 0] for values in stages.values()]
-        pooled = np.concatenate(positive)
-        # Stages differ by orders of magnitude: equal bins on a logarithmic axis keep each one legible.
-        low, high = pooled.min() * 0.9, pooled.max() * 1.1
-        bins = np.geomspace(low, high, 60).tolist()
-        counts = {stage: np.histogram(values, bins)[0] for stage, values in stages.items()}
-        say_columns(
-            axes,
-            {
-                math.sqrt(begin * end): listed(
-                    f"{begin:.3g} to {end:.3g} ms: images",
-                    {stage: str(count[place]) for stage, count in counts.items() if count[place]},
-                )
-                for place, (begin, end) in enumerate(pairwise(bins))
-            },
-        )
-        for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
-            text = f"{stage}, p50 {latency[stage]['p50']:.2f} ms"
-            axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
-        by_powers(axes, "x")
-        axes.set(xlabel="time per image, ms", ylabel="images")
-        axes.set_title("Time per image by stage")
-        legend_below(axes)

@@ -72,13 +72,11 @@ class Spoken:
         source: the manifest; "code" for utterances of the embedded code that are transcribed, "calibration code" for
             others of it.
         plain_texts: whether case and punctuation are left out of both texts.
-        tail_ms: silence after each.
     """
 
     contract_path: Path
     source: str
     plain_texts: bool = False
-    tail_ms: float = 0.0
 
     @cached_property
     def contract(self) -> Contract:
@@ -102,14 +100,14 @@ class Spoken:
         audio = {one.audio for one in self.utterances if one.audio}
         files = [one for one in (self.contract_path, *beside, manifest, *sorted(audio)) if one.is_file()]
         hashes = {str(file): hash_file(file) for file in files}
-        return hash_document({**hashes, "source": self.source, "tail_ms": str(self.tail_ms)})
+        return hash_document({**hashes, "source": self.source})
 
     def speech(self, utterances: Sequence[Utterance]) -> Speech:
         """Return some of the utterances, to be transcribed. Raises UsageProblem as `Speech`."""
         chunking = self.contract.chunking
         seconds = chunking.frame_seconds
         hop_s = None if seconds is None else chunking.later.hop * seconds
-        asked = Listening(self.source, self.plain_texts, self.tail_ms)
+        asked = Listening(self.source, self.plain_texts)
         return Speech(self.contract, self.contract_path, utterances, hop_s, asked)
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
@@ -145,12 +143,10 @@ class Spoken:
             yield chunk, values, contract.feed(chunk, signal, values)
 
     def _signal(self, utterance: Utterance) -> NDArray[Any]:
-        return heard_signal(self.contract, utterance.name, utterance.samples(), self.tail_ms)
+        return heard_signal(self.contract, utterance.name, utterance.samples())
 
 
-def spoken_by(
-    model: Path, source: str, contract: Path | None, plain_texts: bool = False, tail_ms: float = 0.0
-) -> Spoken | None:
+def spoken_by(model: Path, source: str, contract: Path | None, plain_texts: bool = False) -> Spoken | None:
     """Return the utterances of a manifest as a model hears them; None where no contract makes it one of streams.
 
     Args:
@@ -158,7 +154,6 @@ def spoken_by(
         source: as of `Spoken`.
         contract: of any other model.
         plain_texts: as of `Spoken`.
-        tail_ms: as of `Spoken`.
     """
     if contract is None:
         try:
@@ -167,7 +162,7 @@ def spoken_by(
             return None
         if sha256_of(model) != sha256_of(ours):
             return None
-    return Spoken(contract, source, plain_texts, tail_ms)
+    return Spoken(contract, source, plain_texts)
 
 
 def write_words(session: Session, load: Load, speech: Speech, folder: Path) -> None:
