@@ -63,7 +63,7 @@ RUN_BY = {
     ],
     "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
         "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
-        "--max-loss 0.01 --repetitions 0 --accept-simulated"
+        "--max-loss 0.01 --repetitions 0"
     ],
     "cli/test_own_score.py::test_a_decision_by_a_function_has_paired_intervals": [
         "decide depth.onnx --data val.npz --calibration train.npz --score depth.py:abs_rel --max-loss 0.01"

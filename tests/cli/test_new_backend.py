@@ -133,7 +133,7 @@ def test_decide(classifier: Path, tmp_path: Path) -> None:
     data = ("--data", tmp_path / "scored.npy", "--calibration", tmp_path / "calibration.npy", "--score", "top1")
     wanted = ("--precisions", "fp32,int8", "--backends", "my-runtime", "--repetitions", 0, "--max-loss", 1)
     run = tmp_path / "run"
-    printed = stdout_of("decide", classifier, *data, *wanted, "--accept-simulated", "--output", run)
+    printed = stdout_of("decide", classifier, *data, *wanted, "--output", run)
     exact, lower = json.loads((run / "decision.json").read_text())["rows"]
     assert (exact["backend"], exact["state"], exact["score"]["loss"]) == ("my-runtime", "scored", 0)
     assert (lower["backend"], lower["state"], lower["precision"]) == ("my-runtime", "scored", "int8")

@@ -43,7 +43,7 @@ def decide(model: Path, data: Path, folder: Path, *more: object) -> tuple[Any, d
 
 
 def test_decide_fails_what_overflows(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
-    result, decision = decide(*grown("Relu"), tmp_path / "run", "--accept-simulated")
+    result, decision = decide(*grown("Relu"), tmp_path / "run")
     assert result.exit_code == 1
     assert "beyond fp16's 65504, a (MatMul up) ranges from " in " ".join(result.output.split())
     row = decision["rows"][1]
@@ -52,7 +52,7 @@ def test_decide_fails_what_overflows(grown: Callable[[str], tuple[Path, Path]], 
 
 
 def test_decide_notes_what_is_infinite_inside(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
-    result, decision = decide(*grown("Sigmoid"), tmp_path / "run", "--accept-simulated")
+    result, decision = decide(*grown("Sigmoid"), tmp_path / "run")
     assert result.exit_code == 0, result.output
     row = decision["rows"][1]
     assert (row["state"], row["simulated"]) == ("scored", True)

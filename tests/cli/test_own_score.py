@@ -144,7 +144,7 @@ def test_a_decision_by_a_function_has_paired_intervals(examples: Path, monkeypat
     depth_model(examples, 400)
     found = json_of(
         "decide", "depth.onnx", "--data", "val.npz", "--calibration", "train.npz", "--score", "depth.py:abs_rel",
-        "--max-loss", 0.01, "--limit", 400, "--precisions", "fp32,int8", *ASKED, "--accept-simulated",
+        "--max-loss", 0.01, "--limit", 400, "--precisions", "fp32,int8", *ASKED,
         "--output", "run",
     )  # fmt: skip
     assert (found["figure"], found["unit"], found["samples"]) == ("abs_rel", "samples", 400)
@@ -221,7 +221,7 @@ def test_a_later_run_scores_again_what_has_changed(examples: Path, monkeypatch: 
     np.save("x.npy", data["x"])
     np.save("truth.npy", data["truth"])
     words = ("decide", "depth.onnx", "--data", "x.npy", "--annotations", "truth.npy", "--score", "depth.py:abs_rel",
-             "--precisions", "fp32,fp16", *ASKED, "--accept-simulated")  # fmt: skip
+             "--precisions", "fp32,fp16", *ASKED)  # fmt: skip
     first = json_of(*words, "--output", "first")["rows"][0]["score"]["value"]
     again = trtw(*words, "--resume", "first", "--output", "again")
     assert "Scoring fp32" not in again.output

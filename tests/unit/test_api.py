@@ -34,6 +34,9 @@ with tw.load("m.onnx", backend="trt", precision="fp16", conf=0.3, classes=["pers
 ap: float | None = tw.evaluate("m.onnx", data="coco/", limit=3).document["AP"]
 verdict: str = tw.verify("m.onnx", output="run").require()["verdict"]
 sentence: str = tw.decide("m.onnx", precisions=["fp16"], max_loss=0.1).document.recommendation.sentence
+limited = tw.decide("m.onnx", max_latency_ms=2.5, expect={"AP": 0.391}).document
+kept: list[str] = [one.keeps for one in limited.accuracy if one.loss_high and one.loss_high < 0.1]
+command: str | None = limited.speed.command if limited.speed else None
 status: str = tw.bench("smoke").document.records[0].status
 tw.verify("m.onnx", presicion="fp16")
 tw.load("m.onnx", conf="much")

@@ -9,7 +9,8 @@
 
     tw.evaluate("detector.onnx", data="coco/").document["AP"]
     tw.verify("detector.onnx", precision="fp16").require()
-    tw.decide("detector.onnx", data="coco/", max_loss=0.01).document.recommendation.sentence
+    found = tw.decide("detector.onnx", data="coco/", max_loss=0.01, max_latency_ms=2.0).document
+    found.accuracy[0].keeps, found.speed.measured, found.recommendation.sentence
     tw.bench("smoke").document.records
 
 A setting has the name of the command's option with underscores. It takes Python's value, or the text that the option

@@ -56,7 +56,8 @@ def verify(target: str | Path, **given: Any) -> Finished[VerifyFindings]:
 def decide(model: str | Path | None = None, **given: Any) -> Finished[Decision]:
     """Score and time every precision of a model, and recommend one, as `trtw decide` does; it is `decision.json`.
 
-    That no lower precision keeps the score is the result's `failure`.
+    Its halves are `accuracy` (of each precision), `speed` and `recommendation`. That no lower precision may be shipped
+    is the result's `failure`.
 
     Raises:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.

@@ -6,13 +6,15 @@ import pytest
 from tests.cli.test_check_target import recorded as recorded
 from tests.in_app import stderr_of
 from tests.onnx_text import write_onnx
-from tests.texts import refused
+from tests.texts import held, refused
 from tests.unit.decide.test_report import ROWS, decision, row, run
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.decide.document import Compiles
-from trt_workbench.decide.elsewhere import compiled_elsewhere, require_targets
+from trt_workbench.decide.elsewhere import command_elsewhere, compiled_elsewhere, require_targets, words_elsewhere
+from trt_workbench.decide.settings import DecideSettings
+from trt_workbench.quantize import CalibrationSettings
 from trt_workbench.report.reports import write_report
 from trt_workbench.target import rtx
 
@@ -53,3 +55,27 @@ def test_the_page_says_where_files_compile(run: Path) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     assert "Compiles for other cards" in page
     assert "it &lt;b&gt;cannot be" in page
+
+
+def test_a_command_for_a_card_holds_what_was_asked_and_nothing_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("a/m.onnx", "a/val.npz", "b/val.npz"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    asked = DecideSettings(
+        data=tmp_path / "a/val.npz", max_latency_ms=2.5, max_memory_mib=512.0, keep=("AP", "f1@0.3"), search=False,
+        expect={"AP": 0.391}, budget=60.0, repetitions=0, backends=("ort-cpu",), certain=True, seed=5,
+        resume=tmp_path,
+    )  # fmt: skip
+    calibration = CalibrationSettings(calibration=str(tmp_path / "b/val.npz"), imgsz=(480, 640), threads=2, seed=5)
+    words = words_elsewhere(tmp_path / "a/m.onnx", asked, calibration)
+    monkeypatch.delenv("PIXI_ENVIRONMENT_NAME", raising=False)
+    held(command_elsewhere(words, ["fp16"]))
+    monkeypatch.setenv("PIXI_PROJECT_ROOT", str(tmp_path))
+    for name in ("dev", "dev-llm"):
+        monkeypatch.setenv("PIXI_ENVIRONMENT_NAME", name)
+        held(command_elsewhere(("m.onnx",), ["fp16", "int8"]))
+    assert words_elsewhere(None, DecideSettings(), CalibrationSettings(calibration="random")) == (
+        "--calibration", "random",
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.decide.judge import _speeds, judged
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.decide.words import gate
+from trt_workbench.decide.words import recommendation
 from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.task import Detection
 
@@ -86,7 +86,7 @@ def test_an_interval_without_width_is_as_certain_as_there_are_samples(
     ]
     found = judged(
         tried, [], model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
-        settings=DecideSettings(max_loss=0.005), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
+        settings=DecideSettings(max_loss=0.005), notes=(), left_out=(), wall_s=1.0, root=tmp_path, command=" ".join,
     )  # fmt: skip
     assert [row.meets for row in found.rows] == [True, True, True]
     assert [row.certain for row in found.rows] == [True, certain, count >= LEAST_UNITS]
@@ -104,9 +104,10 @@ def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too
     records = [record(one.runtime, number, backend=one.backend) for one in tried for number in range(5)]
     found = judged(
         tried, records, model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
-        settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
+        settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path, command=" ".join,
     )  # fmt: skip
-    assert any("nothing about a GPU" in doubt for doubt in found.recommendation.doubts) is told
+    assert found.speed is not None
+    assert found.speed.measured is not told
 
 
 def test_what_keeps_ap_and_loses_another_score_that_is_kept_is_not_recommended(tmp_path: Path) -> None:
@@ -120,14 +121,13 @@ def test_what_keeps_ap_and_loses_another_score_that_is_kept_is_not_recommended(t
     records = [record(one.runtime, number, p50) for one, p50 in latencies for number in range(9)]
     made = judged(
         tried, records, model=Path("m.onnx"), model_sha256="0", settings=DecideSettings(), notes=(), left_out=(),
-        task=Detection(tmp_path, tmp_path, keep=("AP", "f1@0.5")), wall_s=1.0, root=tmp_path,
+        task=Detection(tmp_path, tmp_path, keep=("AP", "f1@0.5")), wall_s=1.0, root=tmp_path, command=" ".join,
     )  # fmt: skip
     assert [(row.meets, row.certain) for row in made.rows] == [(True, True)] * 2 + [(False, False)] * 2
-    assert [row.is_shown_to_lose(made.kept, 0.005) for row in made.rows] == [False, False, True, True]
+    assert [row.verdict for row in made.rows] == ["accepted", "accepted", "regression", "regression"]
     assert made.recommendation.precision == "fp16"
     assert "f1@0.5 0.6000 instead of 0.6000 (loss 0.0000)" in made.recommendation.sentence
-    assert made.gate is not None
-    assert (made.gate.rows, made.gate.certain) == (["fp16 on trt"], True)
-    assert "AP and f1@0.5 within 0.005" in made.gate.text
-    lower = gate(made.rows[2:], made.kept, "images", 0.005, 900)
-    assert lower.text.endswith(": int8 on trt loses f1@0.5; fp8 on trt loses f1@0.5.")
+    assert (made.passed, [one.keeps for one in made.accuracy]) == (True, ["yes", "no", "no"])
+    both = Detection(tmp_path, tmp_path, keep=("AP", "f1@0.5"))
+    lower = recommendation(made.rows[:1] + made.rows[2:], both, 0.005, 900)
+    assert lower.sentence.endswith(": int8 on trt loses f1@0.5; fp8 on trt loses f1@0.5.")

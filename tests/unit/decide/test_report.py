@@ -13,8 +13,9 @@ from tests.texts import held, refused
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide.chart import _Scales, draw_decision
-from trt_workbench.decide.document import Decision, DecisionRow, Recommendation, RowSpeed
+from trt_workbench.decide.document import Decision, DecisionRow, Recommendation, RowSpeed, SpeedAnswer
 from trt_workbench.decide.report import answer, looked_at, losers
+from trt_workbench.decide.words import accuracies
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.quantize.document import ClassLoss, GroupLoss, RowScore, SearchDocument, Sensitivity
 from trt_workbench.report.reports import write_report
@@ -229,13 +230,26 @@ def test_damage_is_named(run: Path) -> None:
         write_report(run)
 
 
-def test_without_a_gpu_the_command_for_a_machine_with_one_can_be_copied(run: Path) -> None:
-    environment = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx", "--backends", "ort-cpu"]}
-    (run / "env.json").write_text(json.dumps(environment))
-    assert '<div class="copied"><pre>trtw decide m.onnx</pre></div>' in write_report(run).read_text(encoding="utf-8")
-    environment["driver"] = {"driver_version": "580.1", "gpus": [{"name": "NVIDIA L4"}]}
-    (run / "env.json").write_text(json.dumps(environment))
-    assert '<div class="copied">' not in write_report(run).read_text(encoding="utf-8")
+def test_the_command_that_measures_on_a_card_can_be_copied(run: Path) -> None:
+    for command, shown in (("trtw decide m.onnx --precisions fp32,fp16", True), (None, False)):
+        answered = SpeedAnswer(measured=not shown, sentence="no latency of fp16 here", command=command)
+        said = decision(*ROWS, speed=answered, accuracy=accuracies(ROWS, ["AP"], "images", 0.005, 80))
+        write_json(run / "decision.json", said)
+        page = write_report(run).read_text(encoding="utf-8")
+        assert (f'<div class="copied"><pre>{command}</pre></div>' in page) is shown
+        assert "fp16: yes, AP loses 0.0010, at most 0.0030" in page
+        assert "Speed: no latency of fp16 here" in page
+
+
+def test_where_nothing_lower_was_timed_there_is_no_axis_of_latencies(tmp_path: Path) -> None:
+    base, rows = row("fp32", 0.0, 10), [row("fp16", 0.001, None, simulated=True), row("int8", 0.01, None)]
+    for timed in (False, True):
+        made = decision(base, *rows, *([row("bf16", 0.001, 9)] if timed else []))
+        text = draw_decision(made, tmp_path / "plot.svg", WIDE).read_text(encoding="utf-8")
+        assert (">latency, ms (left is faster)</text>" in text) is timed
+        places = {one.row.precision: one.x for one in _Scales(made, WIDE).points(made)}
+        assert (places["fp16"] > _Scales(made, WIDE).slowest) is timed
+        assert len({*places.values()}) == len(places)
 
 
 def test_precisions_of_one_runtime_have_shapes_of_their_own(tmp_path: Path) -> None:

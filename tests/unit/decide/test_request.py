@@ -2,7 +2,8 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.decide.settings import duration, names, precisions
+from trt_workbench.core.settings import duration, names
+from trt_workbench.decide.settings import precisions
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5m", 90), ("2h", 7200), ("2H", 7200)])

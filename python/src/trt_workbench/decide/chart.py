@@ -41,12 +41,16 @@ class _Point:
 
 
 class _Scales:
-    """Where losses and latencies lie: the ends of both axes, and a strip at the right for rows without a latency."""
+    """Where losses and latencies lie: the ends of both axes, and a strip at the right for rows without a latency.
+
+    Where no lower precision has one, the strip is all there is.
+    """
 
     def __init__(self, decision: Decision, width: float) -> None:
         scored = [row for row in decision.rows if row.score]
-        self.measured = [row for row in scored if row.speed]
-        self.others = [row for row in scored if not row.speed]
+        compares = any(row.precision != BASELINE and row.speed for row in scored)
+        self.measured = [row for row in scored if row.speed and compares]
+        self.others = [row for row in scored if row not in self.measured]
         first, each = (0.05, 0.07) if width > NARROW else (0.12, 0.06)
         strip = min(0.4, first + each * len(self.others))
         self.strip = strip if self.others else 0.0
@@ -72,7 +76,7 @@ class _Scales:
     @property
     def end(self) -> float:
         """The right end of the strip."""
-        return self.across(1 / (1 - self.strip))
+        return self.across(1 / (1 - self.strip)) if self.measured else 1.0
 
     def points(self, decision: Decision) -> list[_Point]:
         """Return every row that has a score, with its place."""
@@ -84,8 +88,9 @@ class _Scales:
         for place, row in enumerate(rows):
             assert row.score is not None  # as they were chosen
             number = place - len(self.measured)
-            beyond = self.strip / (1 - self.strip) * (number + 0.7) / (len(self.others) + 0.4)
-            x = row.speed.latency_ms if row.speed else self.across(1 + beyond)
+            aside = (number + 0.7) / (len(self.others) + 0.4)
+            x = self.across(1 + self.strip / (1 - self.strip) * aside) if self.measured else aside
+            x = row.speed.latency_ms if row.speed and self.measured else x
             clipped = row.score.loss > self.high
             y = self.high - 0.05 * (self.high - self.low) if clipped else max(row.score.loss, self.low)
             radius = max(_SMALLEST, _LARGEST * math.sqrt((row.size_bytes or 1) / largest))
@@ -137,12 +142,13 @@ def _ground(axes: Axes, decision: Decision, scales: _Scales) -> None:
         by_powers(axes, "x")
     ticks = axes.get_xticks() if scales.measured else ()
     axes.set_xticks([tick for tick in ticks if scales.fastest <= tick <= scales.slowest])
-    if scales.strip:
+    if scales.measured and scales.strip:
         axes.axvline(scales.slowest, color=_SOFT, linestyle=":", linewidth=1.0)
         what = "simulated" if all(row.simulated for row in scales.others) else "no latency"
         place = 1 - scales.strip / 2
         axes.annotate(what, (place, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", ha="center")
-    axes.set_xlabel("latency, ms (left is faster)")
+    if scales.measured:
+        axes.set_xlabel("latency, ms (left is faster)", x=(1 - scales.strip) / 2)
     axes.set_ylabel(label(f"loss of {decision.figure} (lower is better)"))
 
 
@@ -162,7 +168,7 @@ def _mark(axes: Axes, decision: Decision, scales: _Scales, point: _Point) -> Non
     line: dict[str, Any] = {"color": point.colour, "linewidth": 1.3, "alpha": 0.75}
     if score.loss_ci95 and not point.clipped:
         axes.plot([point.x, point.x], [max(scales.low, end) for end in score.loss_ci95], **line)
-    if speed:
+    if speed and scales.measured:
         axes.plot([speed.latency_low_ms, min(speed.latency_high_ms, scales.slowest)], [point.y, point.y], **line)
     if point.row == decision.recommended:
         ring = (2 * point.radius + 6) ** 2

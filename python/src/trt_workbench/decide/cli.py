@@ -44,9 +44,9 @@ def decide(
 ) -> None:
     """Score and time every precision of a model; recommend one.
 
-    Candidates are made in every precision and run on every runtime available here. Exit code 1 if no lower precision
-    (simulated ones aside) keeps the score within --max-loss, with --certain 95 % sure: CI can gate a precision with
-    one command.
+    Candidates are made in every precision and run on every runtime available here. The answer has an accuracy, a speed,
+    and what to ship. Exit code 1 if no lower precision keeps the score within --max-loss and every other limit, with
+    --certain 95 % sure: CI can gate a precision with one command.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.console.progress import ProgressUpdate, progress_bar
@@ -75,8 +75,8 @@ def decide(
     if made.interrupted:
         say(f"Interrupted; continue by the same command with --resume {directory}")
         raise typer.Exit(INTERRUPTED)
-    if decision.gate and not decision.reach.passed:
-        raise CheckFailed(decision.gate.text)
+    if not decision.reach.passed:
+        raise CheckFailed(decision.recommendation.sentence)
     drawing.end()
 
 
@@ -104,12 +104,10 @@ def _show(decision: Decision, directory: Path) -> None:
     for one in decision.compiles:
         outcome = "compiles" if one.outcome == "built" else f"does not compile: {one.reason}"
         say_line(f"{one.precision} for {one.target}: {outcome}")
-    say_line(decision.recommendation.sentence)
+    for half in decision.halves:
+        say_line(half)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
-    if decision.gate and decision.gate.passed:
-        sure = "" if decision.gate.certain else " (not certain)"
-        say_line(f"Gate passed{sure}: {decision.gate.text}")
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
@@ -133,7 +131,8 @@ def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, 
     others = [score.others.get(name) if score else None for name in also]
     remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
-    remarks += ["not certain"] * bool(row.meets and row.certain is False)
+    told = score and (score.loss_ci95 or row.verdict != "accepted")
+    remarks += [row.verdict] if row.verdict and told else []
     return (
         f"{score.value:.4f}" if score else "-",
         four_digits(score.loss) if score else "-",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
 from trt_workbench.model.precision import LEAST_SHARE
@@ -17,6 +18,12 @@ State = Literal["measured", "scored", "failed", "unavailable", "left out", "does
 """Whether a row has a score and a latency; only a score; or why it has neither."""
 
 BASELINE = "fp32"
+Shown = Literal["yes", "no", "not shown"]
+"""Whether the whole 95 % interval of a figure is on one side of its bound, or not."""
+Verdict = Literal["accepted", "regression", "anomalous", "infeasible", "not shown"]
+"""Of a row: it keeps the score and every limit; it is shown to lose too much; it is better than the baseline by more
+than the allowed loss and by more than chance, or the baseline is far from its published score; it does not run or is
+beyond a limit; or what was measured shows none of these."""
 
 
 class RowSpeed(Strict):
@@ -78,6 +85,8 @@ class DecisionRow(Strict):
         speed: None where it has none.
         meets: whether the loss of every score to be kept is within the bound; None without a score.
         certain: whether the whole intervals of the losses are.
+        limits: whether it is within each of `Decision.limits` by name; "not shown" of what was not measured.
+        verdict: on the row; None of the baseline without limits, and in decisions of earlier releases.
     """
 
     precision: str
@@ -98,15 +107,50 @@ class DecisionRow(Strict):
     speed: RowSpeed | None = None
     meets: bool | None = None
     certain: bool | None = None
+    limits: dict[str, Shown] = {}
+    verdict: Verdict | None = None
 
     def kept(self, names: Sequence[str]) -> dict[str, RowScore]:
         """Return its scores of those that are to be kept; none without a score."""
         return self.score.kept(names) if self.score else {}
 
-    def is_shown_to_lose(self, names: Sequence[str], bound: float) -> bool:
-        """Whether a whole interval of a loss is beyond the bound, or a score is missing."""
+    def keeps(self, names: Sequence[str], bound: float) -> Shown:
+        """Whether it is shown to keep every score, or to lose one: by the whole interval, or as it has none."""
         found = self.kept(names)
-        return len(found) < len(names) or any(one.loss_ci95 and one.loss_ci95[0] > bound for one in found.values())
+        if not found or not self.counts:
+            return "not shown"
+        if self.certain:
+            return "yes"
+        lost = len(found) < len(names) or any(one.loss_ci95 and one.loss_ci95[0] > bound for one in found.values())
+        return "no" if lost else "not shown"
+
+    def judged(self, names: Sequence[str], bound: float) -> Verdict:
+        """Return the verdict on it, the baseline being what it is said to be."""
+        if "no" in self.limits.values() or self.state in ("failed", "unavailable", "does not apply"):
+            return "infeasible"
+        losses = [one.loss_ci95 for one in self.kept(names).values() if one.loss_ci95]
+        if any(high < -bound for _, high in losses):
+            return "anomalous"
+        keeps = self.keeps(names, bound)
+        if keeps == "yes" and set(self.limits.values()) <= {"yes"}:
+            return "accepted"
+        return "regression" if keeps == "no" else "not shown"
+
+    def may_ship(self, *, certain: bool, unmeasured: bool = False) -> bool:
+        """Whether it is a lower precision that nothing speaks against.
+
+        Args:
+            certain: whether it has to be shown to keep the score.
+            unmeasured: whether limits of what was not measured are left aside.
+        """
+        allowed = {"yes", "not shown"} if unmeasured else {"yes"}
+        keeps = bool(self.certain if certain else self.meets) and self.counts and set(self.limits.values()) <= allowed
+        return keeps and self.precision != BASELINE and self.verdict not in ("anomalous", "infeasible")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it has a latency in the precision itself."""
+        return self.speed is not None and not self.simulated
 
     @property
     def label(self) -> str:
@@ -136,28 +180,55 @@ class DecisionRow(Strict):
         return f"{share(part or 0.0, 1)} of the {of}"
 
 
-class ScoreGate(Strict):
-    """Whether a lower precision keeps the score, which is the exit code.
+class PrecisionAccuracy(Strict):
+    """Whether a precision keeps the score; of several runtimes, the best row that computes in it, else a simulated one.
 
     Attributes:
-        passed: whether one does, 95 % sure if that was requested.
-        certain: whether the whole interval of the loss of one is within the bound.
-        rows: names of those that keep the score and count.
-        text: the same in a sentence.
+        precision: as requested.
+        backend: of the row; None where none has a score.
+        keeps: whether it does.
+        simulated: whether the runtime imitates it.
+        figure: name of the score that it loses most of.
+        loss: of that score.
+        loss_low: lower end of its 95 % interval; None without one.
+        loss_high: upper end.
+        samples_needed: about how many samples would settle it; None where it is settled, and where no number would.
+        sentence: the same.
     """
 
-    passed: bool
-    certain: bool
-    rows: list[str]
-    text: str
+    precision: str
+    backend: str | None = None
+    keeps: Shown
+    simulated: bool = False
+    figure: str | None = None
+    loss: FiniteFloat | None = None
+    loss_low: FiniteFloat | None = None
+    loss_high: FiniteFloat | None = None
+    samples_needed: NonNegativeInt | None = None
+    sentence: str
+
+
+class SpeedAnswer(Strict):
+    """Whether the speed of a lower precision was measured.
+
+    Attributes:
+        measured: whether it was, on a device that the answer is about: not on a CPU.
+        sentence: the same.
+        command: what measures it on a machine with the card, where this one did not and a precision may be shipped.
+            Files go by their names, and options of this machine are left out.
+    """
+
+    measured: bool
+    sentence: str
+    command: str | None = None
 
 
 class Recommendation(Strict):
     """What to ship.
 
     Attributes:
-        precision: of the row; None if nothing could be recommended.
-        backend: of the row.
+        precision: to ship; None if there is none, or if the speed of several has to be measured first.
+        backend: to ship it on; None where its speed has to be measured first.
         sentence: what and why.
         doubts: what speaks against relying on it, in sentences.
     """
@@ -206,8 +277,13 @@ class Decision(Strict):
         options: further options of runtimes, by their names.
         baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
         rows: in the order of asking.
+        limits: what else was asked for, by name: `max_latency_ms`, `max_memory_bytes`.
+        expect: published scores of the model by name.
+        accuracy: whether each lower precision keeps the score; none in decisions of earlier releases.
+        speed: whether it was measured; None in decisions of earlier releases.
+        excluded: what each limit excludes, in sentences.
         recommendation: what to ship.
-        gate: whether a lower precision keeps the score; None in decisions of earlier releases.
+        passed: whether a lower precision may be shipped, which is the exit code; None in decisions of earlier releases.
         left_out: what was not tried, in sentences.
         notes: further sentences for the reader.
         compiles: for which cards of `--targets` each file can be compiled.
@@ -229,8 +305,13 @@ class Decision(Strict):
     options: dict[str, dict[str, Any]] = {}
     baseline: tuple[str, str] | None
     rows: list[DecisionRow]
+    limits: dict[str, PositiveFloat] = {}
+    expect: dict[str, FiniteFloat] = {}
+    accuracy: list[PrecisionAccuracy] = []
+    speed: SpeedAnswer | None = None
+    excluded: list[str] = []
     recommendation: Recommendation
-    gate: ScoreGate | None = None
+    passed: bool | None = None
     left_out: list[str] = []
     notes: list[str] = []
     compiles: list[Compiles] = []
@@ -253,10 +334,24 @@ class Decision(Strict):
 
     @property
     def reach(self) -> Reach:
-        """Whether a lower precision had to keep the score, and none does: the badge and the exit code."""
-        lower = sum(row.score is not None for row in self.rows if row.precision != BASELINE)
-        doubts = len(self.recommendation.doubts) if self.recommended else 0
-        return Reach(1, 1, lower, wrong=self.gate is not None and not self.gate.passed, doubts=doubts)
+        """Whether a lower precision may be shipped, none may, or that is open: the badge and the exit code."""
+        lower = [row for row in self.rows if row.precision != BASELINE and row.score]
+        failed = self.passed is False
+        unproven = failed and any(row.verdict == "not shown" and row.counts for row in lower)
+        doubts = len(self.recommendation.doubts) + (not any(row.certain for row in lower))
+        return Reach(1, 1, len(lower), wrong=failed and not unproven, unproven=unproven, doubts=doubts)
+
+    @property
+    def halves(self) -> list[str]:
+        """The answer in sentences: accuracy, speed, limits, and what to ship."""
+        bound = (
+            f"Accuracy (a loss of {self.max_loss:g} is allowed, {counted(self.samples, self.unit.removesuffix('s'))}):"
+        )
+        said = [bound, *(f"  {one.sentence}" for one in self.accuracy)] if self.accuracy else []
+        if self.speed and self.accuracy:
+            where = f"; on a machine with the GPU: {self.speed.command}" if self.speed.command else ""
+            said.append(f"Speed: {self.speed.sentence}{where}")
+        return [*said, *(f"Limits: {one}" for one in self.excluded), f"Then: {self.recommendation.sentence}"]
 
     @property
     def recommended(self) -> DecisionRow | None:

@@ -1,10 +1,15 @@
-"""Whether the files of a decision can be compiled for cards that are not here."""
+"""Cards that are not here: whether files can be compiled for them, and the command that measures there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
+from trt_workbench.console.options import spelled
+from trt_workbench.core.launcher import gpu_environment, launcher
 from trt_workbench.decide.document import BASELINE, Compiles, DecisionRow
 from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.model.opened import Model
@@ -58,3 +63,78 @@ def compiled_elsewhere(
             for one in check.targets
         ]
     return found
+
+
+# Settings of this machine, of this run, or of what is not timed.
+_OF_HERE = (
+    "backends", "precisions", "options", "variants", "builds", "budget", "repetitions", "resume", "targets", "threads",
+    "allow_unverified",
+)  # fmt: skip
+# Of numbers whose option takes a unit.
+_UNITS = {"max_latency_ms": "ms", "max_memory_mib": "MiB"}
+
+
+def words_elsewhere(model: Path | str | None, *asked: Any) -> tuple[str, ...]:
+    """Return what `decide` is typed with on another machine, where the files lie in the current folder.
+
+    Args:
+        model: its file, or the name of an embedded one; None of the default.
+        asked: settings.
+    """
+    values = [
+        (spelled(type(one))[each.name], each.name, getattr(one, each.name))
+        for one in asked
+        for each in fields(one)
+        if each.name not in _OF_HERE and getattr(one, each.name) != _default(each)
+    ]
+    places = [Path(model)] if isinstance(model, Path) else []
+    places += [place for _, _, value in values if (place := _place(value))]
+    depth = 1
+    while len({_last(one, depth) for one in places}) < len({one.resolve() for one in places}):
+        depth += 1
+    words = [_last(model, depth) if isinstance(model, Path) else model] if model else []
+    for flag, typed in {flag: list(_typed(flag, name, value, depth)) for flag, name, value in values}.items():
+        words += typed or [flag]
+    return tuple(words)
+
+
+def command_elsewhere(words: Sequence[str], precisions: Sequence[str]) -> str:
+    """Return the command that scores and times precisions on a machine with a GPU, as the user starts commands."""
+    line = shlex.join(["decide", *words, "--precisions", ",".join((BASELINE, *precisions))])
+    started = launcher()
+    if started.environment is None:
+        return f"trtw {line}"
+    return started.in_environment("gpu-llm" if "llm" in started.environment else gpu_environment(), line)
+
+
+def _default(one: Any) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def _place(value: Any) -> Path | None:
+    """Return the file or folder that a value names; of a function as score its file."""
+    place = Path(value.rpartition(":")[0]) if isinstance(value, str) and ":" in value else value
+    return Path(place) if isinstance(place, Path | str) and Path(place).exists() else None
+
+
+def _last(place: Path, depth: int) -> str:
+    return str(Path(*place.resolve().parts[-depth:]))
+
+
+def _typed(flag: str, name: str, value: Any, depth: int) -> Iterator[str]:
+    """Yield the words of a setting."""
+    if value is False:
+        yield flag.replace("--", "--no-", 1)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from (flag, f"{key}={one:g}")
+    elif value is not True:
+        place, joiner = _place(value), "x" if name == "imgsz" else ","
+        yield flag
+        if place:
+            function = value.rpartition(":")[2] if isinstance(value, str) and ":" in value else ""
+            yield _last(place, depth) + (f":{function}" if function else "")
+        elif name in _UNITS:
+            yield f"{value:g}{_UNITS[name]}"
+        else:
+            yield joiner.join(map(str, value)) if isinstance(value, tuple) else str(value)

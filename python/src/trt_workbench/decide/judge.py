@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.bench import Standing, judge, kept_records, kinds, rank, unit_medians
@@ -10,10 +11,10 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import inseparable, telling_repetitions
-from trt_workbench.decide.document import BASELINE, Decision, DecisionRow, RowSpeed
+from trt_workbench.decide.document import BASELINE, Decision, DecisionRow, RowSpeed, Shown, Verdict
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.decide.words import gate, recommendation
+from trt_workbench.decide.words import accuracies, excluded, recommendation, speaking_rows, speed, strange
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.quantize import ResampledScore, RowScore, SearchDocument, Task
 
@@ -31,6 +32,7 @@ def judged(
     wall_s: float,
     search: SearchDocument | None = None,
     root: Path,
+    command: Callable[[Sequence[str]], str],
 ) -> Decision:
     """Return the decision.
 
@@ -46,17 +48,20 @@ def judged(
         wall_s: how long it took.
         search: what chose the groups that int8-mixed leaves alone.
         root: the run directory, which folders of scores are named relative to.
+        command: makes the command that measures precisions on another machine.
     """
     baseline = next((one for one in tried if one.precision == BASELINE and one.scores), None)
     speeds = _speeds(tried, records)
     rows = [
         _row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root, task.keep) for one in tried
     ]
+    bound, certain = settings.max_loss, settings.certain
     reference = (baseline.precision, baseline.place) if baseline else None
     count = baseline.scores.count if baseline and baseline.scores else 0
     timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
     processor = bool(timed) and all(one.on_processor for one in timed)
-    accepted = {"accept_simulated": settings.accept_simulated, "certain": settings.certain}
+    why = strange(rows, task.keep, settings.expect, bound, count)
+    rows = [row.model_copy(update={"verdict": _verdict(row, why, task.keep, bound)}) for row in rows]
     return Decision(
         model=str(model.absolute()),
         model_sha256=model_sha256,
@@ -65,14 +70,21 @@ def judged(
         unit=task.unit,
         data=task.data,
         samples=count,
-        max_loss=settings.max_loss,
+        max_loss=bound,
         keep=list(task.keep),
         batch=settings.batch,
         options={name: dict(options) for name, options in settings.options.items()},
         baseline=reference,
         rows=rows,
-        recommendation=recommendation(rows, task, settings.max_loss, count, processor=processor),
-        gate=gate(rows, task.keep, task.unit, settings.max_loss, count, **accepted),
+        limits=settings.limits,
+        expect=dict(settings.expect),
+        accuracy=[] if why else accuracies(rows, task.keep, task.unit, bound, count),
+        speed=speed(rows, certain=certain, processor=processor, command=command),
+        excluded=excluded(rows, settings.limits),
+        recommendation=recommendation(
+            rows, task, bound, count, processor=processor, certain=certain, expect=settings.expect
+        ),
+        passed=not why and any(row.may_ship(certain=certain) for row in speaking_rows(rows)),
         left_out=list(left_out),
         notes=list(notes),
         search=search,
@@ -117,7 +129,28 @@ def _row(
         speed=None if one.simulated else speed,
         meets=meets if score else None,
         certain=meets and all(each.keeps(bound, count) for each in found.values()) if score else None,
+        limits=_limits(None if one.simulated else speed, settings.limits),
     )
+
+
+def _limits(speed: RowSpeed | None, limits: Mapping[str, float]) -> dict[str, Shown]:
+    """Return whether a row is within each limit: a latency by its whole interval."""
+    ends = {
+        "max_latency_ms": (speed.latency_low_ms, speed.latency_high_ms) if speed else None,
+        "max_memory_bytes": (speed.memory_bytes, speed.memory_bytes) if speed and speed.memory_bytes else None,
+    }
+    found: dict[str, Shown] = {}
+    for name, most in limits.items():
+        low, high = ends[name] or (0.0, math.inf)
+        found[name] = "yes" if high <= most else "no" if low > most else "not shown"
+    return found
+
+
+def _verdict(row: DecisionRow, why: str, keep: Sequence[str], bound: float) -> Verdict:
+    """Return the verdict on a row, where nothing is decided for a reason: then none of a lower precision."""
+    if why and row.score:
+        return "anomalous" if row.precision == BASELINE else "not shown"
+    return row.judged(keep, bound)
 
 
 def _score(one: DraftRow, baseline: DraftRow | None) -> tuple[RowScore | None, str | None]:

@@ -23,7 +23,6 @@ from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.precision import precision_label
 from trt_workbench.quantize import TRANSCRIPTION, ClassLoss, Detection, coco_scores, draw_search
-from trt_workbench.report.commands import again
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.report.verdict import Headline
@@ -77,6 +76,7 @@ def decision_about(
         model_sha256=documents[baseline]["model"]["sha256"],
         task=_detection(documents[baseline]),
         settings=DecideSettings(max_loss=max_loss, batch=chosen[0].batch if chosen else 1),
+        command=lambda _: "",
         notes=["Combined from separate runs; latencies are from bench."],
         left_out=[],
         wall_s=0.0,
@@ -102,7 +102,7 @@ def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
         provenance={**metrics["provenance"], "precision_ran": metrics.get("precision_ran")},
     )
     try:
-        found.scores = coco_scores(directory, 0, _detection(metrics).scored)
+        found.scores = coco_scores(directory, 0, _detection(metrics).published)
     except UsageProblem as problem:  # its images are gone, for example; the others can still be judged
         found.fail("failed", str(problem))
     return found
@@ -159,9 +159,10 @@ read = reader("decision.json", Decision)
 
 def answer(decision: Decision) -> Headline:
     """Return what the page of a run says first."""
-    chosen, doubts = decision.recommended, decision.recommendation.doubts
-    said = [decision.recommendation.sentence, *doubts, *([decision.gate.text] if decision.gate else [])]
-    return Headline(said, decision.reach.word("recommended" if chosen else "no recommendation", "lost"))
+    *halves, then = decision.halves
+    bad = "regression" if any(row.verdict == "regression" for row in decision.rows) else "infeasible"
+    word = decision.reach.word("recommended" if decision.recommended else "accepted", bad)
+    return Headline([then.removeprefix("Then: "), *halves, *decision.recommendation.doubts], word)
 
 
 def view(decision: Decision, directory: Path) -> dict[str, Any]:
@@ -176,7 +177,6 @@ def view(decision: Decision, directory: Path) -> dict[str, Any]:
     """
     search, plots = decision.search, plots_folder(directory)
     return {
-        "again": again,
         "decision": decision,
         "chosen": decision.recommended,
         "name": Path(decision.model).name,

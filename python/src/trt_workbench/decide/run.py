@@ -135,6 +135,7 @@ class DecideRun:
             search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
             root=self.folder,
+            command=self.subject.command,
         )
         if not self.interrupted:
             found = compiled_elsewhere(

@@ -10,7 +10,18 @@ from typing import Annotated, Any
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
-from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting, names
+from trt_workbench.core.settings import (
+    AllowUnverified,
+    BuildsOption,
+    OptionsByBackend,
+    Seed,
+    Setting,
+    duration,
+    latency,
+    memory,
+    names,
+    numbers,
+)
 from trt_workbench.decide.variants import read_variants
 from trt_workbench.quantize import AP, Better, Score
 from trt_workbench.stream import RATES
@@ -20,7 +31,6 @@ PRECISIONS = all_precisions()
 """What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
 to lose most."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def precisions(option: str, text: str) -> tuple[str, ...]:
@@ -53,18 +63,6 @@ def kept(option: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def duration(option: str, text: str) -> float:
-    """Return seconds of `90s`, `30m` or `2h`. Raises UsageProblem for another form."""
-    number, unit = text[:-1], text[-1:].lower()
-    try:
-        seconds = float(number) * _SECONDS[unit]
-    except (ValueError, KeyError):
-        seconds = math.nan
-    if not 0 < seconds < 1e9:
-        raise UsageProblem(f"{option} takes a time such as 90s, 30m or 2h, not {text!r}.")
-    return seconds
-
-
 @dataclass(frozen=True)
 class DecideSettings:
     """What is tried and by what bound it is judged; None where the default is to be chosen."""
@@ -93,6 +91,22 @@ class DecideSettings:
         ),
     ] = DEFAULT_PRECISIONS
     max_loss: Annotated[float, Setting("Acceptable loss of the score.", min=0.0)] = 0.005
+    max_latency_ms: Annotated[
+        float | None,
+        Setting("Largest latency that may be shipped: 2ms, 500us.", flags="--max-latency", kind=str, read=latency),
+    ] = None
+    max_memory_mib: Annotated[
+        float | None,
+        Setting("Most memory in use while it is timed: 512MiB, 2GiB.", flags="--max-memory", kind=str, read=memory),
+    ] = None
+    expect: Annotated[
+        Mapping[str, float],
+        Setting(
+            "Published score of the model, such as AP=0.391: nothing is decided where fp32 is far from it; repeatable.",
+            read=numbers,
+            metavar="NAME=VALUE",
+        ),
+    ] = field(default_factory=dict)
     keep: Annotated[
         tuple[str, ...],
         Setting(
@@ -145,11 +159,16 @@ class DecideSettings:
             "Cards to compile every file for, comma-separated: rtx5090,l4; needs TensorRT-RTX.", kind=str, read=names
         ),
     ] = ()
-    accept_simulated: Annotated[bool, Setting("Also exit with 0 if only a simulated precision keeps the score.")] = (
-        False
-    )
     certain: Annotated[
-        bool, Setting("Exit with 0 only if the whole interval of a loss is within --max-loss, not just the loss.")
+        bool,
+        Setting("Exit with 0 only if the whole interval of a loss is within --max-loss, not just the loss."),
     ] = False
     allow_unverified: AllowUnverified = False
     seed: Seed = 0
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What else is asked for besides the score, by name: `max_latency_ms`, `max_memory_bytes`."""
+        given = {"max_latency_ms": self.max_latency_ms}
+        given["max_memory_bytes"] = self.max_memory_mib and self.max_memory_mib * 2**20
+        return {name: most for name, most in given.items() if most is not None}

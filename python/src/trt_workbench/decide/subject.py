@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import check_backend_options, check_builds, check_name, default_backends
 from trt_workbench.core.array_files import is_array
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.files import require_file
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
+from trt_workbench.decide.elsewhere import command_elsewhere, words_elsewhere
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.graph_types import read_precision
@@ -118,6 +120,7 @@ class Subject:
         calibration: where ranges are found.
         search: by what int8-mixed is found on them; None for what is known to lose most.
         no_search: why there is no search, a sentence; "" where none was requested.
+        words: what `decide` is typed with where a card is (`words_elsewhere`).
     """
 
     model: Model
@@ -125,6 +128,11 @@ class Subject:
     calibration: CalibrationSettings
     search: SearchSettings | None = None
     no_search: str = ""
+    words: tuple[str, ...] = ()
+
+    def command(self, precisions: Sequence[str]) -> str:
+        """Return the command that scores and times precisions on a machine with a GPU."""
+        return command_elsewhere(self.words, precisions)
 
 
 def _check_variants(settings: DecideSettings) -> None:
@@ -152,7 +160,26 @@ def subject_of(
             unknown, or the baseline is not among the precisions.
         ComponentMissing: an embedded model is missing.
     """
-    own = own_score(settings.score, settings.better, settings.max_loss)
+    own_score(settings.score, settings.better, settings.max_loss)
+    for name, value in {"max_loss": settings.max_loss, **settings.limits}.items():
+        if not 0 <= value < math.inf:
+            raise UsageProblem(f"{name} is a finite number from 0 on, not {value}.")
+    subject = _subject(path or embedded_model(), settings, calibration, note)
+    published = subject.task.published
+    for name, value in settings.expect.items():
+        if name not in published:
+            has = did_you_mean(name, published) if published else "it is scored by its distance from fp32."
+            raise UsageProblem(f"--expect {name}: this model has no such score; {has}")
+        if value > 1 and not isinstance(subject.task, Likeness):
+            raise UsageProblem(f"--expect {name}={value:g}: {name} is a share, such as {value / 100:g}.")
+    embedded = embedded_name(path) if path else None
+    return replace(subject, words=words_elsewhere(embedded or path, settings, calibration))
+
+
+def _subject(
+    path: Path, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
+) -> Subject:
+    own = own_score(settings.score, settings.better)
     for name in settings.backends or ():
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)
@@ -160,7 +187,6 @@ def subject_of(
     _check_variants(settings)
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")
-    path = path or embedded_model()
     require_file("model file", path)
     if path.suffix != ".onnx":
         raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {path}")

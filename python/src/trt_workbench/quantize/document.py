@@ -45,6 +45,7 @@ class RowScore(Strict):
         ci95: its 95 % interval over resamples.
         loss: by how much it is worse than the baseline's: of most figures that value less this one.
         loss_ci95: 95 % interval of the loss, paired by sample (`loss_interval`); None of the baseline itself.
+        loss_sd: standard deviation of the loss over resamples; None as `loss_ci95`.
         counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
         alike: whether all resamples lose the same, as where nothing changed.
         guess: what guessing gives, where the score is hardly better; None where it is, and where nobody knows.
@@ -57,6 +58,7 @@ class RowScore(Strict):
     ci95: Ends | None
     loss: FiniteFloat
     loss_ci95: Ends | None
+    loss_sd: NonNegativeFloat | None = None
     counted: bool = False
     alike: bool = False
     guess: FiniteFloat | None = None

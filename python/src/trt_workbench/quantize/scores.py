@@ -81,7 +81,7 @@ class ResampledScore:
         Raises:
             UsageProblem: the two were scored on different samples.
         """
-        ends, loss_ends, alike = interval(self.resampled, self.value), None, False
+        ends, loss_ends, deviation, alike = interval(self.resampled, self.value), None, None, False
         reference = self if baseline is None else baseline
         loss = float(self._loss(np.array(reference.value), np.array(self.value)))
         counted = self.counts and reference is not self and reference.value == 1  # the baseline agrees with itself
@@ -90,7 +90,7 @@ class ResampledScore:
                 raise UsageProblem("The scores are of different samples and cannot be compared.")
             losses = self._loss(reference.resampled, self.resampled)
             loss_ends = loss_interval(loss, losses, self.count, self.seed)
-            alike = bool((losses == losses[0]).all())
+            alike, deviation = bool((losses == losses[0]).all()), float(np.nanstd(losses)) if loss_ends else None
             if counted:
                 ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
         return RowScore(
@@ -98,6 +98,7 @@ class ResampledScore:
             ci95=ends,
             loss=loss,
             loss_ci95=loss_ends,
+            loss_sd=deviation,
             counted=counted,
             alike=alike,
             guess=self.guess if self._is_guessed(ends) else None,

@@ -47,6 +47,11 @@ class Task(Protocol):
         return self.keep[0]
 
     @property
+    def published(self) -> tuple[str, ...]:
+        """Names of its scores that other evaluations of the same model give, too."""
+        return self.keep
+
+    @property
     def unit(self) -> str:
         """What is resampled, in the plural, such as "images"."""
 
@@ -169,7 +174,7 @@ class Detection(Task):
         return next((at for name in self.keep if (at := threshold_in(name)) is not None), SCORE_THRESHOLD)
 
     @property
-    def scored(self) -> tuple[str, ...]:
+    def published(self) -> tuple[str, ...]:
         """Names of all scores that are compared, those to be kept first."""
         shown = (at_threshold(name, self.threshold) for name in self.shown)
         return tuple(dict.fromkeys((*self.keep, self.decided_by, *shown)))
@@ -199,7 +204,7 @@ class Detection(Task):
 
     def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
-        return coco_scores(folder, seed, self.scored)
+        return coco_scores(folder, seed, self.published)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
@@ -244,6 +249,11 @@ class Likeness(Task):
     def keep(self) -> tuple[str, ...]:
         """That one alone."""
         return (FIGURE_NAMES.get(self.kind, self.kind.rpartition(":")[2]),)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """None where the outputs are compared with those of the baseline."""
+        return self.keep if self.own or self.kind == "perplexity" else ()
 
     @property
     def data(self) -> str:
@@ -304,6 +314,11 @@ class WordsTask(Task):
     unit: str = "utterances"
 
     @property
+    def published(self) -> tuple[str, ...]:
+        """All rates, those to be kept first."""
+        return tuple(dict.fromkeys((*self.keep, *RATES)))
+
+    @property
     def data(self) -> str:
         """Where the samples are."""
         return self.spoken.source
@@ -328,7 +343,7 @@ class WordsTask(Task):
 
     def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
-        return word_scores(folder, seed, tuple(dict.fromkeys((*self.keep, *RATES))))
+        return word_scores(folder, seed, self.published)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield the signals of some utterances: what calibration feeds of them is compared, not the states."""

@@ -62,6 +62,7 @@ class Headline(NamedTuple):
 Tone = Literal["good", "doubt", "bad", "plain"]
 _WORDS: dict[Tone, tuple[str, ...]] = {
     "good": (
+        "accepted",
         "built",
         "caught",
         "faster",
@@ -77,16 +78,16 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
     ),
     # nothing is wrong, and nothing is shown to be right
     "doubt": (
+        "anomalous",
         "cannot tell",
         "consistent",
         "far",
         "interrupted",
-        "kept, not certain",
-        "lost, not certain",
         "no recommendation",
         "not checked",
         "not proven",
         "not run",
+        "not shown",
         "partial",
         "refused by both",
         "simulated",
@@ -98,6 +99,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
     ),
     "bad": (
         "failed",
+        "infeasible",
         "lost",
         "lower score",
         "missed",

@@ -96,6 +96,37 @@ def largest_loss(ends: tuple[float, float], units: int) -> float:
     return ends[1] + min(1.0, margin / units)
 
 
+def units_to_settle(
+    loss: float, ends: tuple[float, float], deviation: float | None, units: int, bound: float, *, counted: bool
+) -> int | None:
+    """Return how many units would settle whether a loss is within a bound, if the loss and the spread stay as they are.
+
+    `loss_interval` and `share_interval`, solved for the number of units at which their end meets the bound.
+
+    Args:
+        loss: of the units that were scored.
+        ends: of its 95 % interval.
+        deviation: of the loss over resamples, its standard deviation; None where it is not known: then as many as the
+            interval alone may stand for.
+        units: that were scored.
+        bound: of the loss.
+        counted: whether the interval is `share_interval`'s.
+
+    Returns:
+        At least 30; None where no number would, as the loss is the bound.
+    """
+    if (room := bound - loss) == 0:
+        return None
+    if counted:
+        needed = _SQUARE * bound * (1 - bound) / room**2
+    else:
+        margin = ends[1] - loss if room > 0 else loss - ends[0]
+        variance = margin**2 if deviation is None else _SQUARE * deviation**2
+        skew = max(0.0, margin**2 - variance) / (2 * margin)
+        needed = units * (2 * abs(room) * skew + variance) / room**2
+    return max(LEAST_UNITS, math.ceil(needed))
+
+
 def is_certain(ends: tuple[float, float], units: int, bound: float) -> bool:
     """Return whether an interval shows that a loss is at most `bound`, being 97.5 % sure.
 
