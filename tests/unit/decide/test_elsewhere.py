@@ -76,6 +76,10 @@ def test_a_command_for_a_card_holds_what_was_asked_and_nothing_of_this_machine(
     for name in ("dev", "dev-llm"):
         monkeypatch.setenv("PIXI_ENVIRONMENT_NAME", name)
         held(command_elsewhere(("m.onnx",), ["fp16", "int8"]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "score.py").touch()
+    near = words_elsewhere(Path("./a/m.onnx"), DecideSettings(score="./score.py:f", data=Path("b")))
+    assert near == ("m.onnx", "--data", "b", "--score", "score.py:f")
     assert words_elsewhere(None, DecideSettings(), CalibrationSettings(calibration="random")) == (
         "--calibration", "random",
     )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,33 +102,31 @@ def numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
     Raises:
         UsageProblem: a text has another form, or a name comes twice.
     """
-    found = {}
-    for name, text in pairs(option, texts).items():
-        found[name] = _number(text)
-        if not math.isfinite(found[name]):
-            raise UsageProblem(f"Option {option} takes NAME=NUMBER, not {name}={text}.")
+    found = {name: number(text) for name, text in pairs(option, texts).items()}
+    if wrong := [name for name, value in found.items() if not math.isfinite(value)]:
+        raise UsageProblem(f"Option {option} takes NAME=NUMBER, and {wrong[0]} has another value.")
     return found
 
 
 def quantity(units: Mapping[str, float], example: str) -> Callable[[str, str], float]:
-    """Return what reads a positive number with its unit, such as 2ms.
+    """Return what reads a positive number with its unit, such as 2ms, and raises UsageProblem for another form.
 
     Args:
         units: factor of each unit, in lower case; case does not count.
-        example: for the error of another form, such as "a time such as 90s".
+        example: what is taken instead, such as "a time such as 90s".
     """
 
     def read(option: str, text: str) -> float:
-        number, unit = text.rstrip(_LETTERS), text[len(text.rstrip(_LETTERS)) :].lower()
-        value = _number(number) * units.get(unit, math.nan)
-        if not 0 < value < _MOST:
-            raise UsageProblem(f"{option} takes {example}, not {text!r}.")
-        return value
+        unit = text.lstrip("0123456789. ").lower()
+        value = number(text[: len(text) - len(unit)]) * units.get(unit, math.nan)
+        if 0 < value < _MOST:
+            return value
+        raise UsageProblem(f"{option} takes {example}, not {text!r}.")
 
     return read
 
 
-_LETTERS, _MOST = string.ascii_letters, 1e15
+_MOST = 1e15
 duration = quantity({"s": 1.0, "m": 60.0, "h": 3600.0}, "a time such as 90s, 30m or 2h")
 """Seconds."""
 latency = quantity({"us": 1e-3, "ms": 1.0, "s": 1e3}, "a time such as 2ms or 500us")
@@ -138,7 +135,8 @@ memory = quantity({"kib": 2.0**-10, "mib": 1.0, "gib": 2.0**10}, "a size such as
 """MiB."""
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Return the number that a text is; NaN of any other."""
     try:
         return float(text)
     except ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -81,20 +81,25 @@ def words_elsewhere(model: Path | str | None, *asked: Any) -> tuple[str, ...]:
         model: its file, or the name of an embedded one; None of the default.
         asked: settings.
     """
-    values = [
-        (spelled(type(one))[each.name], each.name, getattr(one, each.name))
+    given = {
+        spelled(type(one))[each.name]: (each.name, value)
         for one in asked
         for each in fields(one)
-        if each.name not in _OF_HERE and getattr(one, each.name) != _default(each)
-    ]
-    places = [Path(model)] if isinstance(model, Path) else []
-    places += [place for _, _, value in values if (place := _place(value))]
+        if each.name not in _OF_HERE and (value := getattr(one, each.name)) != _default(each)
+    }
+    places = [place for value in (model, *(value for _, value in given.values())) if (place := _place(value))]
     depth = 1
     while len({_last(one, depth) for one in places}) < len({one.resolve() for one in places}):
         depth += 1
-    words = [_last(model, depth) if isinstance(model, Path) else model] if model else []
-    for flag, typed in {flag: list(_typed(flag, name, value, depth)) for flag, name, value in values}.items():
-        words += typed or [flag]
+    words = [_text("", model, depth)] if model else []
+    for flag, (name, value) in given.items():
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+            continue
+        texts = (
+            [f"{key}={one:g}" for key, one in value.items()] if isinstance(value, dict) else [_text(name, value, depth)]
+        )
+        words += [word for text in texts for word in (flag, text)]
     return tuple(words)
 
 
@@ -113,28 +118,19 @@ def _default(one: Any) -> Any:
 
 def _place(value: Any) -> Path | None:
     """Return the file or folder that a value names; of a function as score its file."""
-    place = Path(value.rpartition(":")[0]) if isinstance(value, str) and ":" in value else value
-    return Path(place) if isinstance(place, Path | str) and Path(place).exists() else None
+    place = Path(value.rpartition(":")[0] or value) if isinstance(value, str) else value
+    return place if isinstance(place, Path) and place.exists() else None
 
 
 def _last(place: Path, depth: int) -> str:
     return str(Path(*place.resolve().parts[-depth:]))
 
 
-def _typed(flag: str, name: str, value: Any, depth: int) -> Iterator[str]:
-    """Yield the words of a setting."""
-    if value is False:
-        yield flag.replace("--", "--no-", 1)
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from (flag, f"{key}={one:g}")
-    elif value is not True:
-        place, joiner = _place(value), "x" if name == "imgsz" else ","
-        yield flag
-        if place:
-            function = value.rpartition(":")[2] if isinstance(value, str) and ":" in value else ""
-            yield _last(place, depth) + (f":{function}" if function else "")
-        elif name in _UNITS:
-            yield f"{value:g}{_UNITS[name]}"
-        else:
-            yield joiner.join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _text(name: str, value: Any, depth: int) -> str:
+    """Return the value of an option, a file by the last parts of its path."""
+    if place := _place(value):
+        of_function = isinstance(value, str) and ":" in value
+        return _last(place, depth) + (f":{value.rpartition(':')[2]}" if of_function else "")
+    if name in _UNITS:
+        return f"{value:g}{_UNITS[name]}"
+    return ("x" if name == "imgsz" else ",").join(map(str, value)) if isinstance(value, tuple) else str(value)

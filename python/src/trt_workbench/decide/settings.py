@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from trt_workbench.core.settings import (
     latency,
     memory,
     names,
+    number,
     numbers,
 )
 from trt_workbench.decide.variants import read_variants
@@ -53,10 +53,7 @@ def kept(option: str, text: str) -> tuple[str, ...]:
         if figure not in AT_THRESHOLD:
             known = (AP, *RATES, *(at_threshold(one, SCORE_THRESHOLD) for one in AT_THRESHOLD))
             raise UsageProblem(f"{option}: there is no metric {name!r}; {did_you_mean(name, known)}")
-        try:
-            threshold = float(at) if "@" in name else SCORE_THRESHOLD
-        except ValueError:
-            threshold = math.nan
+        threshold = number(at) if "@" in name else SCORE_THRESHOLD
         if not 0 <= threshold <= 1:
             raise UsageProblem(f"{option}: a threshold is a number from 0 to 1, as in {figure}@0.25, not {at!r}.")
         found.append(at_threshold(figure, threshold))
