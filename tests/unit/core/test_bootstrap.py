@@ -17,6 +17,7 @@ from trt_workbench.core.statistics.bootstrap import (
     loss_interval,
     resamples_for,
     share_interval,
+    units_to_settle,
 )
 from trt_workbench.core.statistics.summary import interval
 
@@ -155,3 +156,39 @@ def test_nothing_is_certain_from_one_image_that_gets_better() -> None:
 def test_a_margin_is_small_where_many_units_lose_a_little() -> None:
     assert largest_loss((0.001, 0.003), 10_000) == pytest.approx(0.003 + 1.5 / 10_000, abs=1e-5)
     assert largest_loss((0.0010, 0.0011), 100) == pytest.approx(0.0011 + 0.95 * 0.0001)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.002, 0.009])
+def test_so_many_units_as_are_said_settle_a_share(loss: float) -> None:
+    needed = units_to_settle(loss, share_interval(loss, 100), None, 100, 0.005, counted=True)
+    assert needed is not None
+    low, high = share_interval(loss, needed)
+    fewer = share_interval(loss, needed - 2)
+    assert (high <= 0.005 < fewer[1]) if loss < 0.005 else (low >= 0.005 > fewer[0])
+
+
+@pytest.mark.parametrize("bound", [0.005, -0.001])
+@pytest.mark.parametrize("few", [False, True])
+def test_so_many_units_as_are_said_settle_a_mean(bound: float, *, few: bool) -> None:
+    """The units that were scored, as often as it takes, so that the loss and the spread stay as they are."""
+    generator = np.random.default_rng(3)
+    each = np.where(np.arange(200) < 3, 0.2, 0.0) if few else generator.normal(0, 0.03, 200)
+    each += 0.002 - each.mean()
+    counts = draw_counts(200, 0)
+    drawn = counts @ each / 200
+    ends = loss_interval(0.002, drawn, 200, 0)
+    assert ends is not None
+    assert ends[0] < bound < ends[1]
+    needed = units_to_settle(0.002, ends, float(drawn.std()), 200, bound, counted=False)
+    assert needed is not None
+    assert needed > 200
+    more = generator.permutation(np.resize(each, needed))
+    more += 0.002 - more.mean()
+    later = loss_interval(0.002, draw_counts(needed, 1) @ more / needed, needed, 1)
+    assert later is not None
+    assert later[int(bound > 0.002)] == pytest.approx(bound, abs=0.25 * abs(bound - 0.002))
+
+
+def test_no_number_of_units_settles_a_loss_at_its_bound() -> None:
+    assert units_to_settle(0.005, (0.0, 0.01), 0.002, 80, 0.005, counted=False) is None
+    assert units_to_settle(0.0, (-0.01, 0.01), 0.0, 80, 0.9, counted=False) == LEAST_UNITS
