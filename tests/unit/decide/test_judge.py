@@ -131,3 +131,19 @@ def test_what_keeps_ap_and_loses_another_score_that_is_kept_is_not_recommended(t
     both = Detection(tmp_path, tmp_path, keep=("AP", "f1@0.5"))
     lower = recommendation(made.rows[:1] + made.rows[2:], both, 0.005, 900)
     assert lower.sentence.endswith(": int8 on trt loses f1@0.5; fp8 on trt loses f1@0.5.")
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_is_simulated_passes_only_where_no_gpu_was_timed(tmp_path: Path, *, timed: bool) -> None:
+    scores = ResampledScore(0.3, np.full(100, 0.3), "a", 900)
+    base = DraftRow("fp32", "trt", scores=scores)
+    tried = [base, DraftRow("fp8", "ort-cpu", scores=scores, provenance={"simulated": True})]
+    records = [record(base.runtime, number, backend="trt") for number in range(5 * timed)]
+    found = judged(
+        tried, records, model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
+        settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path, command=" ".join,
+    )  # fmt: skip
+    assert found.speed is not None
+    assert (found.speed.measured, found.speed.command) == (timed, None if timed else "fp8")
+    assert (found.passed, found.accuracy[0].keeps) == (not timed, "yes")
+    assert found.recommendation.precision == ("fp32" if timed else "fp8")

@@ -305,7 +305,7 @@ class Decision(Strict):
     options: dict[str, dict[str, Any]] = {}
     baseline: tuple[str, str] | None
     rows: list[DecisionRow]
-    limits: dict[str, PositiveFloat] = {}
+    limits: dict[str, NonNegativeFloat] = {}
     expect: dict[str, FiniteFloat] = {}
     accuracy: list[PrecisionAccuracy] = []
     speed: SpeedAnswer | None = None

@@ -62,6 +62,9 @@ def judged(
     processor = bool(timed) and all(one.on_processor for one in timed)
     why = strange(rows, task.keep, settings.expect, bound, count)
     rows = [row.model_copy(update={"verdict": _verdict(row, why, task.keep, bound)}) for row in rows]
+    answered = speed(rows, certain=certain, processor=processor, command=command)
+    # where a GPU was timed, what it does not compute in cannot be shipped on it
+    shippable = [row for row in speaking_rows(rows) if not (answered.measured and row.simulated)]
     return Decision(
         model=str(model.absolute()),
         model_sha256=model_sha256,
@@ -79,12 +82,12 @@ def judged(
         limits=settings.limits,
         expect=dict(settings.expect),
         accuracy=[] if why else accuracies(rows, task.keep, task.unit, bound, count),
-        speed=speed(rows, certain=certain, processor=processor, command=command),
+        speed=answered,
         excluded=excluded(rows, settings.limits),
         recommendation=recommendation(
             rows, task, bound, count, processor=processor, certain=certain, expect=settings.expect
         ),
-        passed=not why and any(row.may_ship(certain=certain) for row in speaking_rows(rows)),
+        passed=not why and any(row.may_ship(certain=certain) for row in shippable),
         left_out=list(left_out),
         notes=list(notes),
         search=search,

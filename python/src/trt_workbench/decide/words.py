@@ -109,7 +109,7 @@ def speed(
     return SpeedAnswer(
         measured=bool(timed) and not processor,
         sentence="; ".join(said) or "no latency of a lower precision",
-        command=command(waiting) if waiting else None,
+        command=(command(waiting) or None) if waiting else None,
     )
 
 
