@@ -83,7 +83,6 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "consistent",
         "far",
         "interrupted",
-        "no recommendation",
         "not checked",
         "not proven",
         "not run",
