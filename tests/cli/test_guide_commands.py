@@ -61,6 +61,10 @@ RUN_BY = {
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR",
         "decide yolox_nano.onnx --data val2017 --annotations unseen.json --calibration seen",
     ],
+    "cli/test_decide_answer.py::test_a_later_run_with_other_limits_judges_the_same_rows": [
+        "decide m.onnx --data DIR --annotations FILE --max-loss 0.01 --max-latency 2ms --max-memory 512MiB "
+        "--expect AP=0.391"
+    ],
     "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
         "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
         "--max-loss 0.01 --repetitions 0"

@@ -49,7 +49,7 @@ def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]
     checker.feed(page)
     assert checker.open == []
     assert len(checker.sources) == 1 + 3 * PER_GROUP
-    assert page.count('<svg role="img"') == 4
+    assert page.count('<svg role="img"') == 3
     assert all(source.startswith("data:image/") for source in checker.sources)
     assert "circle &lt;b&gt;" in page
     assert "circle <b>" not in page
