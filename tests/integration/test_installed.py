@@ -109,7 +109,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cv2.imwrite(str(here / "d.png"), np.full((48, 64, 3), 120, np.uint8))
     (here / "fake.plan").write_bytes(b"no plan")
     (here / "run.yaml").write_text("name: night\ncommand: eval-coco\nshards: 2\nfolder: job\n")
-    score = "{backend: ort-cpu, limit: 2, report: false, at_least: {AP: 0}}"
+    score = "{backend: ort-cpu, limit: 2, report: false, at_least: {AP: 0.01}}"
     (here / "gate.yaml").write_text(f"model: shapes-yolov10\nscore: {score}\n")
     (here / "bench.yaml").write_text(
         "title: own\nrepetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01}\nruntimes: [{backend: ort-cpu}]\n"

@@ -91,9 +91,9 @@ def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, st
 
 def test_a_score_that_is_a_guess_does_not_pass(scores: tuple[Path, str], tmp_path: Path) -> None:
     (check,) = gate(
-        tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  conf: 0.9999\n  at_least: {{AP: 0}}\n", code=1
+        tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  conf: 0.9999\n  at_least: {{AP: 0.0001}}\n", code=1
     )["checks"]
-    assert check["text"].startswith("AP 0.0000 is as good as guessing (0), so there is nothing to lose")
+    assert "AP 0.0000 is as good as guessing (0), so there is nothing to lose" in check["text"]
 
 
 def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(
@@ -267,7 +267,18 @@ def test_figures_are_those_of_the_models_task(
     assert (f"there is no figure {figure!r} of this model" in result.stderr) == (code == 2)
 
 
-@pytest.mark.parametrize("text", ["model: m.onnx\n", "model: m.onnx\nscore: {max_loss: 2}\n", "model: m\nsocre: {}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: m.onnx\n",
+        "model: m.onnx\nscore: {max_loss: 2}\n",
+        "model: m\nsocre: {}\n",
+        # which no score could fail
+        "model: m.onnx\nscore: {max_loss: 1, baseline: run}\n",
+        "model: m.onnx\nscore: {at_least: {AP: 0}}\n",
+        "model: m.onnx\nscore: {at_least: {AP: 0.4, f1: -1}}\n",
+    ],
+)
 def test_a_file_that_checks_nothing_or_is_wrong_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "gate.yaml").write_text(text)
     with refused(UsageProblem):

@@ -36,6 +36,14 @@ def test_the_shortest_table_counts_and_every_input_has_its_own() -> None:
     assert limits(body, long=(50, 8), short=(2, 30), voices=(4, 8)) == {"ids": 30, "speaker": 4}
 
 
+def test_a_one_hot_row_is_as_long_as_its_depth_says() -> None:
+    depth = "depth = Constant<value_int = 40>() two = Constant<value_floats = [0.0, 1.0]>()"
+    assert limits(f"{depth} y = OneHot(ids, depth, two)") == {"ids": 40}
+    assert limits(f"{depth} rows = Identity(ids) y = OneHot(rows, depth, two)") == {"ids": 40}
+    assert limits(f"{depth} shown = Cast<to=7>(depth) y = OneHot(ids, shown, two)") == {}  # computed
+    assert limits(f"{depth} y = OneHot(depth, ids, two)") == {}
+
+
 def test_tables_that_are_nodes_or_declared_count() -> None:
     body = "table = Constant<value = float[3] {1.0, 2.0, 3.0}>() y = Gather(table, ids)"
     assert limits(body) == {"ids": 3}
@@ -53,6 +61,7 @@ def test_tables_that_are_nodes_or_declared_count() -> None:
         "table2 = Relu(table) y = Gather(table2, ids)",  # of a length that nobody says
         "y = Gather<axis=5>(table, ids)",
         "y = Gather(ids)",  # no sound node, which others refuse
+        "y = OneHot(ids)",
         " = Constant<value = float[1] {1.0}>() y = Identity(ids)",
         "y = me.Gather(table, ids)",
     ],

@@ -34,15 +34,15 @@ class ScorePart(_Part):
     """Settings of `eval-coco`, and limits.
 
     Attributes:
-        at_least: lowest value of figures by name, such as AP.
+        at_least: lowest value of figures by name, such as AP; above 0, which no score can be below.
         baseline: run directory of an earlier eval-coco, or its metrics.json.
         max_loss: largest loss of the main figure against the baseline.
     """
 
-    at_least: dict[str, float] = Field(default_factory=dict)
+    at_least: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     baseline: Path | None = None
     limits: ClassVar[tuple[str, ...]] = ("at_least", "baseline")
-    max_loss: Annotated[float, Field(ge=0, le=1)] = 0.005
+    max_loss: Annotated[float, Field(ge=0, lt=1)] = 0.005
 
 
 class LatencyPart(_Part):

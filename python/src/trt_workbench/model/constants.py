@@ -89,6 +89,6 @@ def constants(graph: onnx.GraphProto) -> Constants:
     for node in graph.node:
         if node.op_type == "Constant":
             held = next((one.t for one in node.attribute if one.name == "value"), None)
-            if (value := constant_value(node) if held is None else held) is not None:
+            if (value := constant_value(node) if held is None else held) is not None and node.output:
                 found[node.output[0]] = value
     return found

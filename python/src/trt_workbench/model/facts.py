@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import Format, find, get
+from trt_workbench.model.constants import constants
 from trt_workbench.model.narrow_formats import narrow_formats
 from trt_workbench.model.proto import STANDARD, Shape, operator_name, value_shape
 from trt_workbench.model.reading import all_tensors, declared_bytes
@@ -42,13 +43,13 @@ _PASSING = frozenset(
 def index_limits(graph: onnx.GraphProto) -> dict[str, int]:
     """Return by input of whole numbers the length of the shortest table that its values index, from 0.
 
-    Gather's indices are followed from the inputs through what only moves them; a table is a constant, or has a known
-    length. What is computed first (an offset is added, say) is not followed.
+    Gather's indices and OneHot's are followed from the inputs through what only moves them; a table is a constant, or
+    has a known length. What is computed first (an offset is added, say) is not followed.
     """
     inputs = [value for value in graph.input if value.type.tensor_type.elem_type in _WHOLE]
     if not inputs:
         return {}
-    lengths = _lengths(graph)
+    lengths, values = _lengths(graph), constants(graph)
     readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
     for node in (node for node in graph.node if node.domain in STANDARD):
         for name in set(node.input):
@@ -64,6 +65,8 @@ def index_limits(graph: onnx.GraphProto) -> dict[str, int]:
                     shape = lengths.get(node.input[0], ())
                     if -len(shape) <= axis < len(shape) and shape[axis] > 0:
                         limits.append(shape[axis])
+                depths = [values[one] for one in node.input[1:2] if node.op_type == "OneHot" and one in values]
+                limits += [max(1, int(depth.flat[0])) for depth in depths if name == node.input[0]]
                 if node.op_type in _PASSING and node.input[0] == name:
                     waiting += set(node.output) - seen
                     seen.update(node.output)
