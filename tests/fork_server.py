@@ -198,7 +198,13 @@ def serve(listening: socket.socket) -> None:
             if key.fileobj is listening:
                 connection = listening.accept()[0]
                 head, handles, _, _ = socket.recv_fds(connection, 4, 3)
-                order = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+                try:
+                    order = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+                except (OSError, ValueError):  # who ordered was interrupted within the order
+                    connection.close()
+                    for handle in handles:
+                        os.close(handle)
+                    continue
                 if order["torch"]:
                     import_package(torch=True)
                 child = os.fork()
@@ -209,7 +215,8 @@ def serve(listening: socket.socket) -> None:
                     become(order, handles, searched)
                 for handle in handles:
                     os.close(handle)
-                connection.sendall(f"{child}\n".encode())
+                with contextlib.suppress(OSError):  # who ordered may be gone by now, which the next event says
+                    connection.sendall(f"{child}\n".encode())
                 running.add(child)
                 waiting.register(connection, selectors.EVENT_READ, child)
                 waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, connection))
@@ -225,7 +232,7 @@ def serve(listening: socket.socket) -> None:
                 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 waiting.unregister(key.fileobj)
                 os.close(key.fd)
-                with connection, contextlib.suppress(KeyError, BrokenPipeError):
+                with connection, contextlib.suppress(KeyError, OSError):
                     waiting.unregister(connection)  # a KeyError where it is gone
                     connection.sendall(f"{code}\n".encode())
 
