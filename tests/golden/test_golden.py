@@ -1,6 +1,7 @@
 """Every command on the embedded models, beside its golden record: what it prints as JSON, and verdict tables."""
 
 import json
+import os
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,9 @@ def machine() -> dict[str, Any]:
     words = set(flags.read_text().split()) if flags.exists() else set()
     instructions = sorted(word for word in words if word.startswith(("avx", "amx", "fma")))
     runtimes = {name: version(name) for name in ("onnxruntime", "torch") if find_spec(name)}
-    return {**runtimes, "numpy": version("numpy").split(".")[0], "instructions": instructions}
+    # in a process of pytest-xdist, OpenBLAS has one thread: it is loaded when the tests have limited it
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    return {**runtimes, "numpy": version("numpy").rpartition(".")[0], "alone": alone, "instructions": instructions}
 
 
 def check(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
