@@ -7,6 +7,7 @@ from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.dataset import read_dataset
+from trt_workbench.vision.forms.found import DataPlace, find_data
 
 
 def document() -> dict[str, Any]:
@@ -138,7 +139,6 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
         changed("images", id=3),
         changed("images", file_name=""),
         changed("categories", id=1),
-        changed("images", neg_category_ids=[1], not_exhaustive_category_ids=[]),  # LVIS: unlabelled is not wrong there
     ],
 )
 def test_files_that_are_not_coco_are_refused(folder: Path, content: Any) -> None:
@@ -146,6 +146,23 @@ def test_files_that_are_not_coco_are_refused(folder: Path, content: Any) -> None
     with refused(UsageProblem) as caught:
         read_dataset(folder, path)
     assert str(caught.value).endswith(str(path))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_lvis_is_refused_as_what_it_is(tmp_path: Path, named: bool) -> None:
+    """Its own files name images by their addresses alone. A category that was not looked for is not wrong there."""
+    own = {"coco_url": "http://images.cocodataset.org/val2017/1.jpg", "neg_category_ids": [2]}
+    image = {"id": 1, **own, "not_exhaustive_category_ids": [], **({"file_name": "1.jpg"} if named else {})}
+    content = {"images": [image], "categories": [{"id": 1, "name": "a", "frequency": "r"}], "annotations": []}
+    file = tmp_path / "annotations" / "lvis_v1_val.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(content))
+    (tmp_path / "val").mkdir()
+    (tmp_path / "val" / "1.jpg").touch()
+    for place in (find_data(tmp_path), DataPlace(tmp_path / "val", file)):
+        with refused(UsageProblem) as caught:
+            read_dataset(place.images, place.annotations)
+        assert "LVIS annotates in each image only some categories" in str(caught.value)
 
 
 @pytest.mark.parametrize("bbox", [[1, 2, 3], [], None, "1, 2, 3, 4", ["1", "2", "3", "4"], [1, 2, 3, None], [[1] * 4]])

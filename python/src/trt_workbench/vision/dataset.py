@@ -168,10 +168,10 @@ def read_dataset(
     form = read_form(folder, annotations, split, exif, task.keys if task else frozenset())
     document, folder = form.document, form.folder
     with _reading(annotations):
+        if any("neg_category_ids" in image for image in _rows(document, "images")):  # which may have no `file_name`
+            raise ValueError("LVIS annotates in each image only some categories, which lvis-api and hotcoco score")
         categories = _categories(_rows(document, "categories"))
         listed = _images(_rows(document, "images"))
-        if any("neg_category_ids" in image for image in _rows(document, "images")):
-            raise ValueError("LVIS annotates in each image only some categories; score predictions.json with hotcoco")
         rows = _rows(document, "annotations")
         truth = _truth(rows)
     used = set(truth.category_ids.tolist())

@@ -24,7 +24,6 @@ _ROBOFLOW = "_annotations.coco.json"
 _OTHERS = ("captions", "person", "keypoints", "panoptic", "stuff", "image")
 # At most as long as a path may be: the search of a string that does not end would take 100 bytes for each of it.
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*"((?:[^"\\]|\\.){0,4096})"')
-_ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]{0,4096}/([^"/]{1,4096}/[^"/]{1,4096})"')
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 _KNOWN = (
     "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "
@@ -143,7 +142,7 @@ def _text(file: Path) -> bytes:
 def _images_of(file: Path) -> Path:
     """Return the folder that the first image of an annotation file is in, of those where people keep them."""
     data = _text(file)
-    said = _FILE_NAME.search(data) or _ADDRESS.search(data)
+    said = _FILE_NAME.search(data)
     try:
         first = str(json.loads(b'"%b"' % said[1])) if said else ""
     except ValueError:
