@@ -181,6 +181,7 @@ def test_where_speeds_change_in_turns_a_planted_twentieth_is_found() -> None:
 def test_what_disturbs_a_side_for_a_whole_run_is_no_rank_where_it_shows() -> None:
     shaken = {"unstable": ["its threads waited for a processor"]}
     assert pairs(50, 1.0, 9, 9, luck=0.08, **shaken) == 0
+    assert pairs(20, 1.0, 9, 45, luck=0.08, **shaken) == 0  # several repetitions of one process are no turns
     assert pairs(50, 1.5, 9, 9, luck=0.08, **shaken) == 1  # which no such disturbance explains
     assert pairs(50, 1.5, 9, 9, luck=0.08) == 1
 

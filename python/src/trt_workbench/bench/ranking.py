@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -80,10 +80,15 @@ def kept_records(
     for runtime in dict.fromkeys(record.runtime for record in records if record.runtime not in wrong):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         stable = [record for record in mine if not record.unstable]
-        turns = one_run and all(len(record.slice_p50_ms) >= _TURNS for record in mine)
-        if kept := stable if len(stable) >= (max(least, LEAST_REPETITIONS) if turns else least) else mine:
+        enough = max(least, LEAST_REPETITIONS) if one_run and _in_turns(mine) else least
+        if kept := stable if len(stable) >= enough else mine:
             chosen[runtime] = {record.repetition: record for record in kept}
     return chosen
+
+
+def _in_turns(records: Iterable[Record]) -> bool:
+    """Whether each was measured in enough slices, between which others took their turns."""
+    return all(len(record.slice_p50_ms) >= _TURNS for record in records)
 
 
 def repetition_medians(records: Sequence[Record], least: int = _LEAST) -> dict[str, list[float]]:
@@ -162,7 +167,7 @@ def judge(
     """
     unstable = bool(untrusted(a) or untrusted(b))
     rounds = round_ratios(a, b) if one_run else []
-    turns = len(rounds) >= LEAST_REPETITIONS and all(len(ratios) >= _TURNS for ratios in rounds)
+    turns = len(rounds) >= LEAST_REPETITIONS and _in_turns((*a.values(), *b.values()))
     surer = max(confidence, _SURER) if unstable else confidence
     made = compare_rounds(unit_medians(a), unit_medians(b), rounds, surer, material, widest=unstable and not turns)
     shown = not unstable or turns or (one_run and abs(math.log(made.ratio)) >= math.log1p(DRIFT))

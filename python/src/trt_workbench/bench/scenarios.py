@@ -18,7 +18,7 @@ from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.matrix import LLM_KINDS, STREAM, Point, Work
+from trt_workbench.bench.matrix import DEFAULT_IMGSZ, LLM_KINDS, STREAM, Point, Work
 from trt_workbench.bench.options import Ranges, array_shapes, session_options
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ImageToBoxes:
         """Recognise the family and draw the images. Raises UsageProblem if the model is no detector."""
         from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Wanted, make_feed, recognise
 
-        height, width = work.imgsz or (720, 1280)
+        height, width = work.imgsz or DEFAULT_IMGSZ
         self.items = work.batch
         self._family = recognise(session.inputs, session.outputs, session.metadata, preparation)
         transform, image = self._family.preparation(), session.inputs[0]
