@@ -127,7 +127,7 @@ def judged(tried: Tried) -> Verified:
         "ways": [way.row for way in tried.ways.rows],
         "failures": list(failures),
         "unproven": open_questions + [f"{way['way']}: {way['reason']}" for way in open_ways],
-        "remarks": [f"at {', '.join(facts['brief'])} --quick tried one set of inputs, once"][: len(facts["brief"])]
+        "remarks": [f"at {', '.join(facts['brief'])} --quick tried one set of inputs, once"] * bool(facts["brief"])
         + less_exact(rows, facts["precision"], STRENGTH)
         + as_exact(ran, facts["precision"], facts["provenance"]),
         "provenance": facts["provenance"],
