@@ -102,7 +102,7 @@ class CocoSetup:
         self.annotations.write_text(json.dumps({**document, **parts}))
 
     def arguments(self, *more: str) -> list[str]:
-        given = {"--model": self.model, "--images": self.images, "--annotations": self.annotations}
+        given = {"--model": self.model, "--data": self.images, "--annotations": self.annotations}
         fixed = [str(part) for pair in given.items() for part in pair]
         return [*fixed, "--output", str(self.output), *more]
 

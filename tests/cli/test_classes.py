@@ -104,7 +104,7 @@ def test_a_list_of_numbers_is_scored_by_order(data: Path, tmp_path: Path) -> Non
 
 
 def test_data_of_another_task_are_refused(model: Path, data: Path, tmp_path: Path, coco: Any) -> None:
-    result = run(eval_coco, model, "--images", coco.images, "--annotations", coco.annotations, "--no-report")
+    result = run(eval_coco, model, "--data", coco.images, "--annotations", coco.annotations, "--no-report")
     assert result.exit_code == 2
     assert "objects in images, and the model is for classification" in " ".join(result.output.split())
     result = run(eval_coco, coco.model, "--data", data, "--no-report")

@@ -7,7 +7,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from tests.in_app import trtw
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.ort import cpu as ort_cpu
@@ -50,7 +49,8 @@ def test_arguments_out_of_range(coco: Any, option: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("absent", "text"), [("--images", "--annotations needs --data with the folder"), ("--annotations", "without --ann")]
+    ("absent", "text"),
+    [("--data", "--annotations needs --data with the folder"), ("--annotations", "given by --annotations")],
 )
 def test_half_a_dataset(coco: Any, absent: str, text: str) -> None:
     arguments = coco.arguments()
@@ -59,13 +59,12 @@ def test_half_a_dataset(coco: Any, absent: str, text: str) -> None:
     coco.assert_refused(result, text)
 
 
-def test_the_folder_of_the_images_is_data_and_the_old_name_is_hidden(coco: Any) -> None:
+def test_annotations_need_a_folder_and_the_old_word_for_it_is_told(coco: Any) -> None:
     arguments = coco.arguments()
-    arguments[arguments.index("--images")] = "--data"
-    assert coco.invoke_exactly(arguments).exit_code == 0
+    refused = coco.invoke_exactly([*arguments, "--images", "x"])
+    assert (refused.exit_code, "of earlier releases; use --data here" in refused.stderr) == (2, True), refused.stderr
     arguments[arguments.index("--data") + 1] = str(coco.annotations)
-    coco.assert_refused(coco.invoke_exactly(arguments), "--annotations needs --data with a folder", left=["one"])
-    assert "--images" not in trtw("eval-coco", "--help").stdout
+    coco.assert_refused(coco.invoke_exactly(arguments), "--annotations needs --data with a folder")
 
 
 def test_a_model_without_a_dataset(coco: Any) -> None:
@@ -167,12 +166,5 @@ def test_boxes_are_found_on_the_device_where_the_session_offers_it(coco: Any, mo
     coco.assert_refused(coco.invoke(*words), "differ from those that the CPU finds", exit_code=1, left=["one"])
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        (["--data", "nowhere"], "--images is the old name of --data"),
-        (["--split", "test"], "--split needs a data set given by --data"),
-    ],
-)
-def test_a_data_set_is_named_once(coco: Any, options: list[str], text: str) -> None:
-    coco.assert_refused(coco.invoke(*options), text)
+def test_a_split_is_of_a_data_set_without_annotations(coco: Any) -> None:
+    coco.assert_refused(coco.invoke("--split", "test"), "--split needs a data set given by --data")

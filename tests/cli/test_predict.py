@@ -50,7 +50,7 @@ def test_the_boxes_are_those_that_eval_coco_scores(tmp_path: Path) -> None:
     annotations = COCO_TINY / "annotations" / "instances_val2017.json"
     names = {one["id"]: one["file_name"] for one in json.loads(annotations.read_text())["images"]}
     images = [COCO_TINY / "val2017" / names[key] for key in sorted(names)[:5]]
-    words = ["eval-coco", YOLOX, "--images", COCO_TINY / "val2017", "--annotations", annotations, "--limit", 5]
+    words = ["eval-coco", YOLOX, "--data", COCO_TINY / "val2017", "--annotations", annotations, "--limit", 5]
     words += ["--backend", "ort-cpu", "--no-report", "--output", tmp_path / "scored", "--conf", 0.01]
     assert trtw(*words).exit_code == 0
 

@@ -45,7 +45,7 @@ def test_nothing_is_written_elsewhere_and_nothing_leaves(coco: CocoSetup, tmp_pa
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
     trace = tmp_path / "trace"
-    words = ("eval-coco", coco.model, "--images", coco.images, "--annotations", coco.annotations)
+    words = ("eval-coco", coco.model, "--data", coco.images, "--annotations", coco.annotations)
     code, said = command(*words, "--output", tmp_path / "run", place=tmp_path, prefix=(*TRACE, trace))
     assert code == 0, said
     assert (tmp_path / "run" / "report.html").is_file()

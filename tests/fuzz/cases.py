@@ -414,7 +414,7 @@ def _coco(rng: Rng) -> _Recipe:
         "eval-coco",
         "--model",
         "coco/detector.onnx",
-        "--images",
+        "--data",
         "coco/images",
         "--annotations",
         "coco/annotations.json",

@@ -162,7 +162,7 @@ def _llm(folder: Path) -> None:
 def _runs(folder: Path) -> None:
     """Run directories of every command that has a report, and an engine, made by the commands."""
     coco, plain = folder / "coco", folder / "models" / "plain.onnx"
-    data = ("--model", coco / "detector.onnx", "--images", coco / "images", "--annotations", coco / "annotations.json")
+    data = ("--model", coco / "detector.onnx", "--data", coco / "images", "--annotations", coco / "annotations.json")
     measured = ("--duration", "0.01", "--warmup", "0", "--iterations", "3")
     text = ("--limit", "40", "--window", "16", "--backends", "torch", "--no-report")
     for words in (

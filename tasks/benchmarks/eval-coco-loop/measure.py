@@ -40,7 +40,7 @@ class Dataset(NamedTuple):
 
     def arguments(self, model: Path) -> list[str]:
         """Return the arguments that both programs take."""
-        given = {"--model": model, "--images": self.images, "--annotations": self.annotations}
+        given = {"--model": model, "--data": self.images, "--annotations": self.annotations}
         return [str(part) for pair in given.items() for part in pair]
 
 

@@ -92,7 +92,7 @@ def main() -> None:
     """Measure one pass over the dataset."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--annotations", type=Path, required=True)
     parser.add_argument("--intra-op", type=int, help="threads per run; by default ONNX Runtime's choice")
     asked = parser.parse_args()
@@ -102,7 +102,7 @@ def main() -> None:
     session = ort.InferenceSession(asked.model, options, providers=["CPUExecutionProvider"])
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(str(asked.annotations))
-    results, seconds = evaluate(session, asked.images, coco)
+    results, seconds = evaluate(session, asked.data, coco)
     images = len(coco.getImgIds())
     document = {"images": images, "wall_s": seconds, "images_per_s": images / seconds}
     sys.stdout.write(json.dumps({**document, "AP": average_precision(coco, results)}) + "\n")

@@ -134,7 +134,7 @@ def subjects(options: argparse.Namespace) -> list[Subject]:
         folder.mkdir(parents=True)
         split(options.coco / "val2017", next(options.coco.glob("annotations/*.json")), folder)
     if "yolox-nano" in names and options.yolox:
-        data = ("--images", str(options.coco / "val2017"), "--annotations", str(folder / "unseen.json"))
+        data = ("--data", str(options.coco / "val2017"), "--annotations", str(folder / "unseen.json"))
         found.append(Subject("yolox-nano", options.yolox, folder / "seen", data))
     if "yolov10m" in names and options.yolov10m:
         found.append(Subject("yolov10m", options.yolov10m, folder / "seen"))
@@ -142,7 +142,7 @@ def subjects(options: argparse.Namespace) -> list[Subject]:
         if not (work / "scenes" / "calibration").is_dir():
             write_dataset(work / "scenes", "calibration", 128, _CALIBRATION_SEED)
         place = make_embedded_dataset()
-        data = ("--images", str(place.images), "--annotations", str(place.annotations))
+        data = ("--data", str(place.images), "--annotations", str(place.annotations))
         found.append(Subject("shapes-yolov10", embedded_model(), work / "scenes" / "calibration", data))
     wanted = [name for name in CLASSIFIERS if name in names]
     if missing := [name for name in wanted if not (work / f"{name}.onnx").is_file()]:

@@ -135,7 +135,7 @@ def main() -> None:
     began = time.perf_counter()
     images, annotations = images_of(asked.folder, asked.images)
     sys.stdout.write(f"{asked.images:,} images after {time.perf_counter() - began:.0f} s\n")
-    words = ["--images", str(images), "--annotations", str(annotations), "--backend", asked.backend]
+    words = ["--data", str(images), "--annotations", str(annotations), "--backend", asked.backend]
     words += [part for one in asked.more for part in (f"--{one.partition('=')[0]}", one.partition("=")[2])]
     evaluated([*words, "--limit", "64"], asked.gpus[0], asked.folder / "first")
     records: list[dict[str, Any]] = []

@@ -38,7 +38,7 @@ def template_of(folder: Path) -> Path:
     """Return the run directory of a real shard of a few images."""
     annotations = write_dataset(folder / "scenes", "val", 4, 7)
     place = folder / "template"
-    words = ["--images", str(folder / "scenes" / "val"), "--annotations", str(annotations), "--backend", "ort-cpu"]
+    words = ["--data", str(folder / "scenes" / "val"), "--annotations", str(annotations), "--backend", "ort-cpu"]
     subprocess.run([*COMMAND, "eval-coco", *words, "--shard", "0/1", "--output", str(place)], check=True)
     return place
 

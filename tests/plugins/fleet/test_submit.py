@@ -54,7 +54,7 @@ def write(tmp_path: Path, coco: Any) -> Callable[..., Path]:
             "name": "night",
             "command": "eval-coco",
             "model": str(coco.model),
-            "arguments": ["--conf", "0.001", "--images", "a folder"],
+            "arguments": ["--conf", "0.001", "--data", "a folder"],
             "shards": SHARDS,
             "folder": "out",
             "program": ["trtw"],

@@ -59,7 +59,7 @@ def test_the_normalisation_of_a_known_detector_is_found(
 
 def test_the_background_is_found_by_the_classes_that_are_left(scenes: Any, tmp_path: Path) -> None:
     model = as_detr(embedded_model(), tmp_path / "m.onnx", "none", "rgb", 9)
-    where = ("--images", scenes[0], "--annotations", scenes[1], "--output", tmp_path / "run")
+    where = ("--data", scenes[0], "--annotations", scenes[1], "--output", tmp_path / "run")
     metrics = json_of("eval-coco", model, *where, "--normalize", "none", "--backend", "ort-cpu")
     assert metrics["probe"]["chosen"] == {"background": "last"}
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

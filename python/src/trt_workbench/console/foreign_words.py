@@ -12,7 +12,7 @@ _RANGES = ("--shape NAME:1x3x640x640", "--profile NAME:MIN/OPT/MAX", "--dim")
 _TOLERANCE = "verify derives its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
 _TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
 _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
-_OTHERS, _NEMO = "other commands", "NeMo"
+_OTHERS, _NEMO, _BEFORE = "other commands", "NeMo", "earlier releases"
 
 _PLAN = ("--plan m.plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")
 _BUILDS = ("`trtw build-engine` only builds an engine, and verifies it.",)
@@ -117,6 +117,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--manifest": (_NEMO, ("--transcribe", "--data")),
     "dataset_manifest=": (_NEMO, ("--transcribe", "--data")),
     "--data": (_OTHERS, ("--transcribe", *_DATA, "Give images and folders after the model.")),
+    "--images": (_BEFORE, ("--data",)),
     "--calibration-annotations": (_OTHERS, ("--annotations",)),
     "--precision": (_OTHERS, ("--precisions", *_ELSEWHERE)),
     "--precisions": (_OTHERS, ("--precision", *_ELSEWHERE)),

@@ -61,9 +61,14 @@ class _Option:
         default = self.default
         if no_default or (default is not _EMPTY and (said.kind or get_origin(kind) is list)):
             default = said.default
-        more: dict[str, Any] = {"metavar": said.metavar, "help": said.help, "rich_help_panel": said.panel}
-        more |= {"min": said.min, "max": said.max, "hidden": said.hidden}
-        more["autocompletion"] = self._names_for if self.field in _COMPLETED else None
+        more: dict[str, Any] = {
+            "metavar": said.metavar,
+            "help": said.help,
+            "rich_help_panel": said.panel,
+            "min": said.min,
+            "max": said.max,
+            "autocompletion": self._names_for if self.field in _COMPLETED else None,
+        }
         info = typer.Argument(**more) if said.argument else typer.Option(*self.flags.split(), **more)
         annotation: Any = Annotated[kind | None if default is None else kind, info]
         place = inspect.Parameter.POSITIONAL_OR_KEYWORD if said.argument else inspect.Parameter.KEYWORD_ONLY

@@ -36,7 +36,6 @@ class Setting:
         default: shown and read where nothing is given, if that is not the field's own default.
         metavar: stands for the value in `--help`.
         argument: no option, but a positional argument.
-        hidden: the old name of another one, which `--help` leaves out.
     """
 
     help: str = ""
@@ -50,7 +49,6 @@ class Setting:
     default: Any = None
     metavar: str | None = None
     argument: bool = False
-    hidden: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """Return the schema of the field with the bounds, for pydantic."""

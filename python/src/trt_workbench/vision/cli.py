@@ -124,9 +124,7 @@ def _given(given: DataSettings) -> DataPlace | None:
     from trt_workbench.vision.forms.found import DataPlace, find_data
     from trt_workbench.vision.forms.yolo import SUFFIXES
 
-    if given.data is not None and given.images is not None:
-        raise UsageProblem(f"--images is the old name of --data; pass one of them: {given.images}")
-    images = given.images or given.data
+    images = given.data
     if given.annotations is not None:
         if images is None or images.is_file():
             what = "the folder of its images" if images is None else f"a folder, as a file names its own: {images}"
@@ -136,8 +134,6 @@ def _given(given: DataSettings) -> DataPlace | None:
         if given.split is not None:
             raise UsageProblem("--split needs a data set given by --data; omit --annotations.")
         return DataPlace(images, given.annotations)
-    if given.images is not None:
-        raise UsageProblem("--images was given without --annotations; pass both, or only --data.")
     if images is None:
         if given.split is not None:
             raise UsageProblem("--split needs --data.")
@@ -202,7 +198,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
     from trt_workbench.vision.operating import in_words
-    from trt_workbench.vision.tasks.registry import figures_of, task_of
+    from trt_workbench.vision.tasks.registry import task_of
 
     console = stdout_console(quiet=False)
     mark = metrics["verification"]
@@ -210,7 +206,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
         print_line(console, sentence)
     task = task_of(metrics["model"]["task"])
     figures = Table("metric", "value", "95 % interval", title=f"{task.rules} metrics")
-    for name in figures_of(task):
+    for name in task.figures:
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"

@@ -57,7 +57,6 @@ class DataSettings:
             "(docs/guides/eval-coco.md)."
         ),
     ] = None
-    images: Annotated[Path | None, Setting("The same as --data, with --annotations.", hidden=True)] = None
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images of --data.")] = None
     split: Annotated[str | None, Setting("Split of --data; val by default.", _DATA)] = None
 

@@ -54,14 +54,14 @@ def _runs(detector: str, model: Path | None, plans: Path, dataset: Path | None) 
 
 def _coco_files(dataset: Path) -> list[str]:
     annotations = next(dataset.glob("annotations/*.json"), dataset / "annotations")
-    return ["--images", str(dataset / "val2017"), "--annotations", str(annotations)]
+    return ["--data", str(dataset / "val2017"), "--annotations", str(annotations)]
 
 
 def _embedded_files() -> list[str]:
     from trt_workbench.vision.scenes.dataset import make_embedded_dataset
 
     place = make_embedded_dataset()
-    return ["--images", str(place.images), "--annotations", str(place.annotations)]
+    return ["--data", str(place.images), "--annotations", str(place.annotations)]
 
 
 def _evaluate(recorder: Recorder, run: str, detector: str, arguments: list[str]) -> bool:
