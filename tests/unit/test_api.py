@@ -14,6 +14,7 @@ from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
 import trt_workbench.api as tw
+from trt_workbench.console import progress
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide import run as decide_run
 from trt_workbench.vision.scenes import dataset as embedded
@@ -37,7 +38,7 @@ sentence: str = tw.decide("m.onnx", precisions=["fp16"], max_loss=0.1).document.
 limited = tw.decide("m.onnx", max_latency_ms=2.5, expect={"AP": 0.391}).document
 kept: list[str] = [one.keeps for one in limited.accuracy if one.loss_high and one.loss_high < 0.1]
 command: str | None = limited.speed.command if limited.speed else None
-status: str = tw.bench("smoke").document.records[0].status
+status: str = tw.bench("smoke", progress=print).document.records[0].status
 tw.verify("m.onnx", presicion="fp16")
 tw.load("m.onnx", conf="much")
 """
@@ -194,6 +195,20 @@ def test_evaluate_returns_what_eval_coco_writes(scenes: tuple[Path, Path], tmp_p
     assert (done.document["AP"], done.document["images"]) == (other["AP"], 4)
     assert (done.passed, done.directory) == (True, tmp_path / "one")
     assert done.require() is done.document
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_gets_lines_and_stderr_none(
+    terminal: bool, scenes: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    lines: list[str] = []
+    given: dict[str, Any] = {"backend": "ort-cpu", "report": False, "output": tmp_path / "run"}
+    tw.evaluate("shapes-yolov10", data=scenes[0], annotations=scenes[1], progress=lines.append, **given)
+    assert all(re.match(r"\[\d+ s\] \S", line) for line in lines)
+    assert any("images" in line for line in lines)
+    assert not re.search(r"^\[\d+ s\]", capfd.readouterr().err, re.M)
 
 
 def test_the_readmes_lines_run(scenes: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@
 
 A setting has the name of the command's option with underscores. It takes Python's value, or the text that the option
 takes. The import itself loads no runtime. As the commands do, functions say on stderr what they choose, and show their
-progress in a terminal.
+progress in a terminal; elsewhere `tw.decide(…, progress=print)` is called with a line every few seconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Types of the Python API. Written by tasks/api-reference from api.py and the settings of commands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,6 +76,7 @@ def evaluate(
     gpus: Sequence[int] | None = None,
     report: bool = True,
     output: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Finished[CocoMetrics]: ...
 def verify(
     target: str | Path,
@@ -108,6 +109,7 @@ def verify(
     fix: bool = False,
     fix_out: str | Path | None = None,
     output: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Finished[VerifyFindings]: ...
 def decide(
     model: str | Path | None = None,
@@ -155,6 +157,7 @@ def decide(
     plain_texts: bool = False,
     threads: int | None = None,
     output: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Finished[Decision]: ...
 def bench(
     config: str | Path = "smoke",
@@ -172,4 +175,5 @@ def bench(
     allow_unverified: bool = False,
     gpus: Sequence[int] | None = None,
     output: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Finished[BenchArtefacts]: ...

@@ -1,14 +1,19 @@
-"""The functions of the Python API that do what a command does; `api` imports them when they are first asked for."""
+"""The functions of the Python API that do what a command does; `api` imports them when they are first asked for.
+
+`progress` is called with a line every few seconds, from another thread; by default progress is shown in a terminal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from trt_workbench.bench import cli as _bench
 from trt_workbench.console.called import Finished, call_command
 from trt_workbench.console.keywords import described, keywords
+from trt_workbench.console.progress import Told, pulse
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
 from trt_workbench.decide import cli as _decide
@@ -30,7 +35,7 @@ TAKES: Final[dict[str, Takes]] = {
 """By function: the command that has its settings, and those without a meaning here."""
 
 
-def evaluate(model: str | Path | None = None, **given: Any) -> Finished[CocoMetrics]:
+def evaluate(model: str | Path | None = None, *, progress: Told | None = None, **given: Any) -> Finished[CocoMetrics]:
     """Score a vision model on annotated images, as `trtw eval-coco` does; the document is `metrics.json`.
 
     Without a model, an embedded detector runs on an embedded dataset.
@@ -39,10 +44,10 @@ def evaluate(model: str | Path | None = None, **given: Any) -> Finished[CocoMetr
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
     places = () if model is None else (model,)
-    return _call("evaluate", _reads("metrics.json", CocoMetrics), *places, **given)
+    return _call("evaluate", progress, _reads("metrics.json", CocoMetrics), *places, **given)
 
 
-def verify(target: str | Path, **given: Any) -> Finished[VerifyFindings]:
+def verify(target: str | Path, *, progress: Told | None = None, **given: Any) -> Finished[VerifyFindings]:
     """Check that an engine computes what its model says, as `trtw verify` does; the document is `verify.json`.
 
     A wrong engine is no exception: it is the result's `failure`.
@@ -50,10 +55,10 @@ def verify(target: str | Path, **given: Any) -> Finished[VerifyFindings]:
     Raises:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
-    return _call("verify", _reads("verify.json", VerifyFindings), target, **given)
+    return _call("verify", progress, _reads("verify.json", VerifyFindings), target, **given)
 
 
-def decide(model: str | Path | None = None, **given: Any) -> Finished[Decision]:
+def decide(model: str | Path | None = None, *, progress: Told | None = None, **given: Any) -> Finished[Decision]:
     """Score and time every precision of a model, and recommend one, as `trtw decide` does; it is `decision.json`.
 
     Its halves are `accuracy` (of each precision), `speed` and `recommendation`. That no lower precision may be shipped
@@ -63,10 +68,10 @@ def decide(model: str | Path | None = None, **given: Any) -> Finished[Decision]:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
     places = () if model is None else (model,)
-    return _call("decide", _reads("decision.json", Decision), *places, **given)
+    return _call("decide", progress, _reads("decision.json", Decision), *places, **given)
 
 
-def bench(config: str | Path = "smoke", **given: Any) -> Finished[BenchArtefacts]:
+def bench(config: str | Path = "smoke", *, progress: Told | None = None, **given: Any) -> Finished[BenchArtefacts]:
     """Measure models on runtimes, as `trtw bench` does; the document is the configuration with every record.
 
     Wrong outputs are the result's `failure`.
@@ -74,7 +79,7 @@ def bench(config: str | Path = "smoke", **given: Any) -> Finished[BenchArtefacts
     Raises:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
-    return _call("bench", read_bench_run, str(config), **given)
+    return _call("bench", progress, read_bench_run, str(config), **given)
 
 
 for _name, (_takes, _without) in TAKES.items():
@@ -85,6 +90,7 @@ def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:
     return lambda directory: read_document(directory / name, kind)
 
 
-def _call(name: str, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
+def _call(name: str, progress: Told | None, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
     command, without = TAKES[name]
-    return call_command(command, read, *places, without=without, **given)
+    with pulse(progress) if progress else nullcontext():
+        return call_command(command, read, *places, without=without, **given)

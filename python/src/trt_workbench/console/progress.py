@@ -19,7 +19,10 @@ _BAR_WIDTH = 95
 
 Stage = Callable[[], str | None]
 """Says what the command is at; nothing, "", leaves it to the stage around it, None if a terminal shows it already."""
+Told = Callable[[str], None]
+"""Is called with a line."""
 _stages: list[Stage] = []
+_told: list[Told | None] = []
 
 
 class ProgressUpdate(Protocol):
@@ -29,22 +32,33 @@ class ProgressUpdate(Protocol):
         """Show the count done, the total, and what is being done."""
 
 
+def _in_terminal() -> bool:
+    return sys.stderr.isatty() and not any(_told)
+
+
 @contextmanager
-def pulse() -> Iterator[None]:
-    """Print what the command is at every few seconds while the block runs, so that the screen is never silent."""
+def pulse(told: Told | None = None) -> Iterator[None]:
+    """Say what the command is at every few seconds while the block runs, so that it is never silent.
+
+    Args:
+        told: gets the lines, from another thread; by default they are printed on stderr.
+    """
     ended, began = threading.Event(), time.monotonic()
 
     def beat() -> None:
         while not ended.wait(EVERY_S):
             if text := _stage():
-                sys.stderr.write(f"[{time.monotonic() - began:.0f} s] {printable(text)}\n")
+                line = f"[{time.monotonic() - began:.0f} s] {printable(text)}"
+                told(line) if told else sys.stderr.write(f"{line}\n")
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    _told.append(told)
     thread.start()
     try:
         yield
     finally:
         ended.set()
+        _told.remove(told)
         thread.join(1.0)  # no longer: a reader of stderr may have stopped reading
 
 
@@ -65,10 +79,6 @@ def at_stage(stage: Stage) -> Iterator[None]:
         _stages.remove(stage)
 
 
-def _shown() -> None:
-    """The stage that a terminal shows."""
-
-
 @contextmanager
 def waiting(text: str) -> Iterator[Callable[[str], None]]:
     """Show `text` while the block runs.
@@ -76,14 +86,14 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
     Yields:
         The function to call with another text.
     """
-    if not sys.stderr.isatty():
+    if not _in_terminal():
         now = [text]
         with at_stage(lambda: now[0]):
             yield lambda changed: now.__setitem__(0, changed)
         return
     from trt_workbench.console.common import stderr_console
 
-    with at_stage(_shown), stderr_console().status(text) as status:
+    with at_stage(lambda: None), stderr_console().status(text) as status:
         yield status.update
 
 
@@ -114,13 +124,13 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
     if (room := console.width - _BAR_WIDTH) > 0:
         column = Column(no_wrap=True, overflow="ellipsis", max_width=room)
         columns.append(TextColumn("{task.fields[doing]}", markup=False, table_column=column))
-    said = ""
+    said, shown = "", console.is_terminal and not any(_told)
 
     def stage() -> str | None:
-        return None if console.is_terminal else said
+        return None if shown else said
 
     with (
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        Progress(*columns, console=console, transient=True, disable=not shown) as progress,
         at_stage(stage),
     ):
 
