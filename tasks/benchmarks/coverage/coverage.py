@@ -17,7 +17,7 @@ from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.matches import CocoMatches
-from trt_workbench.vision.mean_iou import PixelScores
+from trt_workbench.vision.tasks.semantic import PixelScores
 
 SHARES = ((0.02, 0.0), (0.04, 0.0), (0.04, 0.02), (0.08, 0.06), (0.3, 0.1))
 UNITS = (40, 80, 200, 500)

@@ -18,10 +18,12 @@ from tests.texts import refused
 from trt_workbench.core import directory
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.reports import write_report
+from trt_workbench.vision.boxes import bgr
 from trt_workbench.vision.document import f1
-from trt_workbench.vision.gallery import PER_GROUP, choose
+from trt_workbench.vision.gallery import FOUND, MISSED, PANEL_WIDTH, PER_GROUP, WRONG, choose, side_by_side
 from trt_workbench.vision.plots import most_confused
 from trt_workbench.vision.report import read, summarise
+from trt_workbench.vision.tasks.registry import task_of
 
 VOID = {"meta", "img", "br"}
 
@@ -55,6 +57,17 @@ def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]
     assert "circle <b>" not in page
     assert "&#39;a folder&#39;" in page
     assert "too few samples" in page  # for percentiles
+
+
+def test_colours_tell_what_is_found_missed_and_wrong(tmp_path: Path) -> None:
+    file, size = tmp_path / "white.png", PANEL_WIDTH
+    cv2.imwrite(str(file), np.full((size, size, 3), 255, np.uint8))
+    boxes = [{"image_id": 1, "category_id": 1, "bbox": [50.0, 60.0 + 200 * one, 300.0, 120.0]} for one in range(2)]
+    picture = side_by_side(file, boxes, boxes, {1: "cat"}, task_of("boxes"), apart=([1], [0]))
+    assert picture is not None
+    at = [(120, 50), (320, 50), (120, picture.shape[1] - size + 50), (320, picture.shape[1] - size + 50)]
+    expected = [bgr(one) for one in (FOUND, MISSED, WRONG, FOUND)]
+    assert [tuple(int(value) for value in picture[one]) for one in at] == expected
 
 
 def test_a_long_provenance_is_folded_away(make_run: Callable[..., Path]) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from trt_workbench.overview.report import Overview
 from trt_workbench.overview.runs import RunAnswer
-from trt_workbench.report.folding import MOST_ROWS, folded
-from trt_workbench.report.page import render
+from trt_workbench.report.page import MOST_ROWS, folded, render
 
 
 def table(rows: int, cell: str = "x", head: str = "<tr><th>h</th></tr>") -> str:

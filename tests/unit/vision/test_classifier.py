@@ -15,7 +15,7 @@ from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionStore, DetectionTable
 from trt_workbench.vision.families import Family, recognise
 from trt_workbench.vision.letterbox import find_geometry, preprocess
-from trt_workbench.vision.top_classes import TOP_CLASSES
+from trt_workbench.vision.tasks.classes import TOP_CLASSES
 
 CLASSIFY = {"task": "classify"}
 

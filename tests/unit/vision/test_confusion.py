@@ -49,6 +49,7 @@ def test_a_hit_a_miss_and_a_phantom() -> None:
     )
     assert cells(result.matrix) == {(CAT, CAT): 1, (DOG, BACKGROUND): 1, (BACKGROUND, CAT): 1}
     assert result.counts.tolist() == [[2, 2, 1, 1, 1]]
+    assert (result.wrong, result.missed) == (([1],), ([1],))
     assert result.document()["labels"] == ["cat", "dog", "background"]
 
 
@@ -88,11 +89,22 @@ boxes = st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 30), st
 rows = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1), boxes), max_size=12)
 
 
-@given(objects=rows, guesses=rows)
-def test_every_object_and_detection_is_counted_once(objects: list[Row], guesses: list[Row]) -> None:
+@given(objects=rows, guesses=rows, data=st.data())
+def test_every_object_and_detection_is_counted_once(
+    objects: list[Row], guesses: list[Row], data: st.DataObject
+) -> None:
     ids = np.array([1, 2, 3], np.int64)
     guesses = sorted(guesses, key=lambda row: row[0])
-    result = confuse(ids, CATEGORIES, truth(*objects), found(*guesses))
+    scores = data.draw(st.lists(st.sampled_from([0.5, 0.9]), min_size=len(guesses), max_size=len(guesses)))
+    result = confuse(ids, CATEGORIES, truth(*objects), found(*guesses, scores=scores))
+    assert [len(one) for one in result.wrong] == result.counts[:, 3].tolist()
+    assert [len(one) for one in result.missed] == result.counts[:, 4].tolist()
+    for image, wrong, missed in zip(ids, result.wrong, result.missed, strict=True):
+        own = [(score, row) for score, row in zip(scores, guesses, strict=True) if row[0] == image]
+        best_first = [row for _, row in sorted(own, key=lambda one: -one[0])]
+        there = [row for row in objects if row[0] == image]
+        # an object and a detection of the same class and box would have been matched
+        assert not {str(there[one]) for one in missed} & {str(best_first[one]) for one in wrong}
     detections, truths, right, wrong, missed = result.counts.sum(axis=0)
     assert result.matrix[:BACKGROUND].sum() == truths == len(objects)
     assert result.matrix[:, :BACKGROUND].sum() == detections == len(guesses)

@@ -12,15 +12,15 @@ from tests.texts import refused
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.vision import mean_iou
 from trt_workbench.vision.dataset import Category, CocoDataset, GroundTruth, read_dataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family, recognise
 from trt_workbench.vision.forms.found import find_data
 from trt_workbench.vision.letterbox import find_geometry
 from trt_workbench.vision.masks import Masks, run_lengths
-from trt_workbench.vision.mean_iou import MEAN_IOU
+from trt_workbench.vision.tasks import semantic
 from trt_workbench.vision.tasks.registry import task_of
+from trt_workbench.vision.tasks.semantic import MEAN_IOU
 
 SIZE = (96, 112)
 
@@ -144,8 +144,8 @@ def test_figures_are_those_of_a_plain_count(seed: int) -> None:
 def test_masks_of_a_run_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     annotated, table, *_ = drawn(np.random.default_rng(0))
     ids, calls = np.array([1, 2, 3, 4]), list[int]()
-    plane = mean_iou._plane
-    monkeypatch.setattr(mean_iou, "_plane", lambda *masks: calls.append(1) or plane(*masks))
+    plane = semantic._plane
+    monkeypatch.setattr(semantic, "_plane", lambda *masks: calls.append(1) or plane(*masks))
     alone = MEAN_IOU.scores(annotated, CATEGORIES, table)
     once = len(calls)
     scores, matches = MEAN_IOU.both(ids, annotated, CATEGORIES, table)

@@ -27,7 +27,6 @@ from trt_workbench.core.percent import change, covered, limit, share, signed
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.engine.layer_choices import what_differs
-from trt_workbench.report.folding import folded
 from trt_workbench.report.hover import areas
 from trt_workbench.report.verdict import tone
 
@@ -213,3 +212,30 @@ def _picture(path: Path, title: str) -> str:
         return Markup(within_page(path, title))
     url = "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
     return Markup('<img src="{}" alt="{}">').format(url, escape(title))
+
+
+MOST_ROWS = 30
+"""Of a table that is not folded."""
+_TAGS = re.compile(r'<details\b|</details>|(?P<table>(?:<div class="scroll">)?<table\b)')
+_ROW = re.compile(r"<tr\b[^>]*>\s*<td\b")
+_END = re.compile(r"</table>(?:\s*</div>)?")
+
+
+def folded(page: str) -> str:
+    """Return a page, as its templates made it, with each table of many rows folded that is not already."""
+    parts, done, depth = [], 0, 0
+    for tag in _TAGS.finditer(page):
+        if tag.start() < done:  # a cell's own
+            continue
+        if not tag["table"]:
+            depth += 1 if tag[0].startswith("<d") else -1
+            continue
+        end = _END.search(page, tag.end()) if tag[0].startswith("<div") else None
+        stop = end.end() if end else page.index("</table>", tag.end()) + len("</table>")
+        table = page[tag.start() : stop]
+        rows = len(_ROW.findall(table))
+        if rows > MOST_ROWS and not depth:
+            table = f"<details><summary>{counted(rows, 'row')}</summary>\n{table}\n</details>"
+        parts += [page[done : tag.start()], table]
+        done = stop
+    return "".join([*parts, page[done:]])

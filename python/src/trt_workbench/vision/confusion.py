@@ -30,6 +30,8 @@ class Confusion:
         counts: int64 [N,5] for every image: detections (of any score), ground truths, true positives,
             false positives, false negatives. Crowds are not counted as ground truths, nor are detections inside one.
         errors: int64 [N,6], errors of every image by `KINDS`, matched by score as COCO does.
+        wrong: for every image the places of its false positives among its counted detections, the best score first.
+        missed: for every image the places of its false negatives among its annotations.
     """
 
     threshold: float
@@ -37,6 +39,8 @@ class Confusion:
     matrix: NDArray[np.int64]
     counts: NDArray[np.int64]
     errors: NDArray[np.int64]
+    wrong: tuple[list[int], ...]
+    missed: tuple[list[int], ...]
 
     def document(self) -> dict[str, Any]:
         """Return the content of `confusion.json`, without its schema version."""
@@ -79,12 +83,14 @@ def confuse(
     ids = np.array([category.id for category in categories], np.int64)
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
     shown = detections.select(np.flatnonzero(at_least(detections.scores, threshold)))
+    shown = shown.select(np.lexsort((-shown.scores, shown.image_ids)))
     found, objects = (Spans.of(one.image_ids, image_ids) for one in (shown, truth))
     found_classes, true_classes = (np.searchsorted(ids, one.category_ids) for one in (shown, truth))
     background = len(categories)
     matrix = np.zeros((background + 1, background + 1), np.int64)
     counts, errors = np.zeros((len(image_ids), 5), np.int64), np.zeros((len(image_ids), len(KINDS)), np.int64)
     counts[:, 0] = Spans.of(detections.image_ids, image_ids).sizes
+    wrong, missed = np.zeros(len(shown), np.bool_), np.zeros(len(truth), np.bool_)
     for part in portions(found, objects):
         mine, theirs = found.part(part), objects.part(part)
         rows, others = pairs_of(mine, theirs)
@@ -100,12 +106,23 @@ def confuse(
             truth.crowd[true],
         )
         errors[part] = count_errors(paired, shown.scores[own], part.stop - part.start)
-        counts[part, 1:] = _count(paired, matrix, part.stop - part.start)
-    return Confusion(threshold, (*(category.name for category in categories), "background"), matrix, counts, errors)
+        counts[part, 1:], wrong[own], missed[true] = _count(paired, matrix, part.stop - part.start)
+    labels = (*(category.name for category in categories), "background")
+    return Confusion(threshold, labels, matrix, counts, errors, _places(wrong, found), _places(missed, objects))
 
 
-def _count(paired: Paired, matrix: NDArray[np.int64], images: int) -> NDArray[np.int64]:
-    """Add the matches of some images to the matrix; return columns 1 to 4 of `Confusion.counts`. See `confuse`."""
+def _places(which: NDArray[np.bool_], groups: Spans) -> tuple[list[int], ...]:
+    return tuple(np.flatnonzero(one).tolist() for one in np.split(which, groups.end[:-1]))
+
+
+def _count(
+    paired: Paired, matrix: NDArray[np.int64], images: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Add the matches of some images to the matrix.
+
+    Returns:
+        Columns 1 to 4 of `Confusion.counts`; which detections are wrong; which objects are missed. See `confuse`.
+    """
     background, crowd = len(matrix) - 1, paired.crowd
     near = (paired.overlaps >= IOU_THRESHOLD) & ~crowd[paired.objects]
     truth_of, taken = np.full(len(paired.found_classes), -1, np.intp), np.zeros(len(crowd), np.bool_)
@@ -117,12 +134,15 @@ def _count(paired: Paired, matrix: NDArray[np.int64], images: int) -> NDArray[np
     counted, missed = (truth_of >= 0) | ~paired.in_crowd, ~taken & ~crowd
     np.add.at(matrix, (labels[counted], paired.found_classes[counted]), 1)
     np.add.at(matrix, (paired.true_classes[missed], np.intp(background)), 1)
+    hit = labels == paired.found_classes
     objects, right, all_ = (
         np.bincount(owners, minlength=images)
         for owners in (
             paired.true_images[~crowd],
-            paired.found_images[labels == paired.found_classes],
+            paired.found_images[hit],
             paired.found_images[counted],
         )
     )
-    return np.stack([objects, right, all_ - right, objects - right], axis=1)
+    unfound = ~crowd
+    unfound[truth_of[hit]] = False
+    return np.stack([objects, right, all_ - right, objects - right], axis=1), counted & ~hit, unfound

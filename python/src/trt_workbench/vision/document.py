@@ -192,6 +192,8 @@ class ImageRecord(TypedDict):
     false_positives: NonNegativeInt
     false_negatives: NonNegativeInt
     errors: NotRequired[dict[str, NonNegativeInt]]
+    wrong: NotRequired[list[NonNegativeInt]]  # as of `Confusion`, as `missed` is
+    missed: NotRequired[list[NonNegativeInt]]
 
 
 def f1(record: ImageRecord) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
+FOUND, MISSED, WRONG = 2, 1, 3
+"""Places of their colours: green, orange and red, which people who see no red and green can tell apart, too."""
 _GAP = 8
 _MOST_KEPT = 2**24  # bytes of a picture
 
@@ -65,7 +67,9 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
         for number, record in enumerate(chosen, 1):
             image_id = record["image_id"]
             found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
-            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names, run.task, exif)
+            apart = (record["missed"], record["wrong"]) if run.task.tells_apart(record) else None
+            path = image_path(images, record)
+            picture = side_by_side(path, truths[image_id], found, run.class_names, run.task, exif, apart)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
                 drawn[group].append(GalleryEntry(_caption(record, run.task), save_picture(picture, path)))
@@ -182,17 +186,34 @@ def _caption(record: ImageRecord, task: VisionTask) -> str:
 
 
 def side_by_side(
-    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], task: VisionTask, exif: Exif = "ignore"
+    path: Path,
+    truths: list[Box],
+    found: list[Box],
+    names: dict[int, str],
+    task: VisionTask,
+    exif: Exif = "ignore",
+    apart: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> NDArray[np.uint8] | None:
-    """Return the image twice, with the first objects on the left and the second on the right; None where it is gone."""
+    """Return the image twice, with the first objects on the left and the second on the right; None where it is gone.
+
+    Args:
+        path: of the image.
+        truths: on the left.
+        found: on the right.
+        names: of the classes by category id.
+        task: of the model.
+        exif: what becomes of an EXIF orientation.
+        apart: places of missed and of wrong objects, whose colours differ from what was found; None to colour classes.
+    """
     import numpy as np
 
     if (found_panel := _panel(path, exif)) is None:
         return None
     panel, scale = found_panel
     left, right = panel.copy(), panel.copy()
-    _draw(left, truths, scale, names, task)
-    _draw(right, found, scale, names, task)
+    missed, wrong = apart or (None, None)
+    _draw(left, truths, scale, names, task, missed, MISSED)
+    _draw(right, found, scale, names, task, wrong, WRONG)
     gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
     return np.hstack([left, gap, right])
 
@@ -214,7 +235,15 @@ def _panel(path: Path, exif: Exif) -> tuple[NDArray[np.uint8], float] | None:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8), scale
 
 
-def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str], task: VisionTask) -> None:
+def _draw(
+    image: NDArray[np.uint8],
+    objects: list[Box],
+    scale: float,
+    names: dict[int, str],
+    task: VisionTask,
+    apart: Sequence[int] | None,
+    other: int,
+) -> None:
     order = {category: index for index, category in enumerate(names)}
     boxes = []
     for number, item in enumerate(objects):
@@ -223,6 +252,8 @@ def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dic
         if "score" in item:
             label = f"{printable(label, 90)} {item['score']:.2f}"
         place, line = order.get(item["category_id"], 0), 1 if item.get("iscrowd") else 2
+        if apart is not None:
+            place = other if number in apart else FOUND
         task.paint(image, item, scale, bgr(place))
         line = line if task.framed else 0
         boxes.append(DrawnBox(task.label_place((x, y, x + width, y + height), number), label, place, line))

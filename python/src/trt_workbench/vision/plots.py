@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,13 +11,14 @@ from trt_workbench.core.counts import counted
 from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import ACCENT, INK, PALETTE, figure, label, legend_below
 from trt_workbench.vision.artefacts import LONGEST_NAME, CocoArtefacts
-from trt_workbench.vision.document import LEAST_ANNOTATIONS
-from trt_workbench.vision.tasks.registry import figures_of
+from trt_workbench.vision.document import LEAST_ANNOTATIONS, ByThreshold, Reliability
+from trt_workbench.vision.error_kinds import KINDS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_NAMES = {"f1": "F1", "precision": "precision", "recall": "recall"}
 # Above this many classes, single curves and cell numbers are no longer distinguishable.
 READABLE_CLASSES = 12
 # Rows of a confusion matrix that leave room for the names and numbers.
@@ -25,14 +27,27 @@ _MATRIX_CLASSES = 20
 _END_BARS = 10
 
 
-def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
-    """Write every plot, SVG except the matrix, and return their paths by name."""
-    plots = {
+def write_plots(run: CocoArtefacts, threshold: float, folder: Path) -> dict[str, Path]:
+    """Write every plot, SVG except the matrix, and return their paths by name.
+
+    Args:
+        run: that is drawn; one of an earlier release has fewer of them.
+        threshold: score that the model is shipped with.
+        folder: for the files.
+    """
+    plots: dict[str, Callable[[CocoArtefacts, Path], None]] = {
         "figures": _figures,
         **({"precision_recall": _precision_recall} if run.curves["recall"] else {}),
         "per_class_ap": _per_class_ap,
         "confusion_matrix": _confusion_matrix,
     }
+    if (by_threshold := run.curves.get("by_threshold")) and (bins := run.curves.get("reliability")):
+        plots |= {
+            "by_threshold": lambda _, path: _by_threshold(by_threshold, threshold, path),
+            "reliability": lambda _, path: _reliability(bins, path),
+        }
+        if errors := run.confusion.get("errors"):
+            plots["errors"] = lambda _, path: _errors(errors, threshold, path)
     paths = {name: folder / f"{name}.{'png' if name == 'confusion_matrix' else 'svg'}" for name in plots}
     for name, draw in plots.items():
         draw(run, paths[name])
@@ -42,7 +57,7 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
 def _figures(run: CocoArtefacts, path: Path) -> None:
     """Draw the figures of the rules as dots, each with its interval."""
     metrics = cast("dict[str, Any]", run.metrics)
-    known = [name for name in figures_of(run.task) if metrics[name] is not None]
+    known = [name for name in run.task.figures if metrics[name] is not None]
     with figure(path, height=1.0 + 0.22 * len(known)) as axes:
         words = {}
         for place, name in enumerate(known):
@@ -176,3 +191,63 @@ def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[l
     reduced = np.zeros((_MATRIX_CLASSES + 2, _MATRIX_CLASSES + 2))
     np.add.at(reduced, (place[:, None], place[None, :]), counts)
     return [*(labels[one] for one in kept), f"{classes - _MATRIX_CLASSES} others", labels[classes]], reduced
+
+
+def _by_threshold(curves: ByThreshold, threshold: float, path: Path) -> None:
+    drawn = {"f1": curves["f1"], "precision": curves["precision"], "recall": curves["recall"]}
+    with figure(path) as axes:
+        for colour, (name, values) in zip(PALETTE, drawn.items(), strict=False):
+            known = [float("nan") if one is None else one for one in values]
+            width = 2.0 if name == "f1" else 1.2
+            axes.plot(curves["threshold"], known, color=colour, linewidth=width, label=_NAMES[name])
+        axes.axvline(threshold, color=INK, linestyle="--", linewidth=1, label=f"shipped: {threshold:g}")
+        say_columns(
+            axes,
+            {
+                at: listed(
+                    f"threshold {at:.2f}", {_NAMES[name]: _said(values[place]) for name, values in drawn.items()}
+                )
+                for place, at in enumerate(curves["threshold"])
+            },
+        )
+        axes.set(xlabel="score threshold", xlim=(0, 1), ylim=(0, 1.02))
+        axes.set_title("F1, precision and recall by threshold, IoU 0.50")
+        legend_below(axes)
+
+
+def _reliability(bins: Reliability, path: Path) -> None:
+    rows = zip(pairwise(bins["edges"]), bins["detections"], bins["score"], bins["precision"], strict=True)
+    known = [(*ends, count, score or 0.0, right or 0.0) for ends, count, score, right in rows if count]
+    with figure(path) as axes:
+        lows, highs, _, scores, rights = zip(*known, strict=True) if known else ((),) * 5
+        widths = [high - low for low, high in zip(lows, highs, strict=True)]
+        axes.bar(lows, rights, widths, align="edge", color="#d6e4f2", edgecolor="#ffffff")
+        axes.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1, label="calibrated")
+        axes.plot(scores, rights, "o-", color=ACCENT, linewidth=1.2, markersize=4, label="detections")
+        say_columns(
+            axes,
+            {
+                (low + high)
+                / 2: f"score {low:.3f} to {high:.3f}: {counted(count, 'detection')}, mean score {score:.3f}, "
+                f"right {right:.3f}"
+                for low, high, count, score, right in known
+            },
+        )
+        axes.set(xlabel="score", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.02))
+        axes.set_title("Reliability of the scores")
+        legend_below(axes)
+
+
+def _errors(errors: Mapping[str, int], threshold: float, path: Path) -> None:
+    names = list(errors)[::-1]
+    with figure(path, height=3.0) as axes:
+        drawn = axes.barh(names, [errors[name] for name in names], color=ACCENT)
+        axes.bar_label(drawn, padding=3, fontsize=8)
+        say_rows(axes, {place: f"{name}: {errors[name]}, {KINDS[name]}" for place, name in enumerate(names)})
+        axes.set(xlabel="detections; of missed: objects")
+        axes.set_title(f"Errors by kind, from score {threshold:g} on")
+        axes.grid(visible=False, axis="y")
+
+
+def _said(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

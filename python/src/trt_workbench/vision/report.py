@@ -23,9 +23,8 @@ from trt_workbench.vision.document import (
 from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.gallery import build_faults, build_gallery
 from trt_workbench.vision.operating import in_words
-from trt_workbench.vision.operating_plots import write_operating_plots
 from trt_workbench.vision.plots import write_plots
-from trt_workbench.vision.tasks.registry import figures_of, task_in
+from trt_workbench.vision.tasks.registry import task_in
 
 _CARDS = 3  # figures of a measure on top of the page
 _MOST_CLASSES = 1000  # in the table
@@ -48,12 +47,12 @@ def view(metrics: CocoMetrics, directory: Path) -> dict[str, Any]:
     latency = _latency_table(run)
     folder = plots_folder(directory)
     threshold = run.metrics["settings"].get("threshold", run.confusion["score_threshold"])
-    plots = write_plots(run, folder) | write_operating_plots(run.curves, run.confusion.get("errors"), threshold, folder)
+    plots = write_plots(run, threshold, folder)
     gallery = build_gallery(run, folder / "gallery")
     return {
         "metrics": run.metrics,
         "evidence": evidence_from(directory),
-        "figures": figures_of(run.task),
+        "figures": run.task.figures,
         "of": run.task.measures[-1].words,
         "operating": OPERATING if "f1" in run.metrics else {},
         "operating_of": run.task.measures[0].words,

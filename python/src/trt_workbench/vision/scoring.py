@@ -184,4 +184,6 @@ def _records(dataset: CocoDataset, result: LoopResult, confusion: Confusion) -> 
             "total_ms": float(sum(stages)),
             **dict(zip(counts, confusion.counts[place].tolist(), strict=True)),
             "errors": dict(zip(KINDS, confusion.errors[place].tolist(), strict=True)),
+            "wrong": confusion.wrong[place],
+            "missed": confusion.missed[place],
         }

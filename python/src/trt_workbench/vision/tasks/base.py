@@ -108,7 +108,13 @@ class VisionTask(abc.ABC):
     def verdict(self, record: ImageRecord) -> str:
         """Say what was found on an image."""
         counts = (record["true_positives"], record["false_negatives"], record["false_positives"])
-        return "{} found, {} missed, {} wrong (F1 {:.2f})".format(*counts, f1(record))
+        colours = ("found (green)", "missed (orange)", "wrong (red)")
+        words = colours if self.tells_apart(record) else ("found", "missed", "wrong")
+        return f"{', '.join(f'{count} {word}' for count, word in zip(counts, words, strict=True))}, F1 {f1(record):.2f}"
+
+    def tells_apart(self, record: ImageRecord) -> bool:
+        """Whether pictures show which objects are missed or wrong: runs before 0.2.0 did not keep it."""
+        return self.measures[0].by_score and "wrong" in record
 
     def label_place(self, box: Corners, place: int) -> Corners:  # noqa: ARG002 - for those with one box an image
         """Return the box at which the label of a detection is drawn, the `place`-th of its image."""

@@ -19,25 +19,15 @@ _ALL: tuple[VisionTask, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes
 _TASKS: dict[str, VisionTask] = {task.name: task for task in _ALL}
 
 
-def tasks() -> tuple[VisionTask, ...]:
-    """Return all tasks."""
-    return _ALL
-
-
 def task_of(name: str) -> VisionTask:
     """Return the task of a family."""
     return _TASKS[name]
 
 
-def figures_of(task: VisionTask) -> dict[str, str]:
-    """Return the figures of a metrics.json of a task by their names, with what each one means."""
-    return {f"{one.prefix}{name}": text for one in task.measures for name, text in one.figures.items()}
-
-
 def figure_names(*of: VisionTask) -> list[str]:
     """Return every figure that a metrics.json can have, of some tasks or of all."""
-    names = [name for task in of or tasks() for name in figures_of(task)]
-    at_threshold = OPERATING if any(one.by_score for task in of or tasks() for one in task.measures) else ()
+    names = [name for task in of or _ALL for name in task.figures]
+    at_threshold = OPERATING if any(one.by_score for task in of or _ALL for one in task.measures) else ()
     return list(dict.fromkeys([*names, *at_threshold, "images_per_s"]))
 
 
