@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from trt_workbench.bench import cli as _bench
 from trt_workbench.console.called import Finished, call_command
 from trt_workbench.console.keywords import described, keywords
-from trt_workbench.console.progress import Told, pulse
+from trt_workbench.console.progress import Listener, pulse
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
 from trt_workbench.decide import cli as _decide
@@ -35,7 +35,9 @@ TAKES: Final[dict[str, Takes]] = {
 """By function: the command that has its settings, and those without a meaning here."""
 
 
-def evaluate(model: str | Path | None = None, *, progress: Told | None = None, **given: Any) -> Finished[CocoMetrics]:
+def evaluate(
+    model: str | Path | None = None, *, progress: Listener | None = None, **given: Any
+) -> Finished[CocoMetrics]:
     """Score a vision model on annotated images, as `trtw eval-coco` does; the document is `metrics.json`.
 
     Without a model, an embedded detector runs on an embedded dataset.
@@ -47,7 +49,7 @@ def evaluate(model: str | Path | None = None, *, progress: Told | None = None, *
     return _call("evaluate", progress, _reads("metrics.json", CocoMetrics), *places, **given)
 
 
-def verify(target: str | Path, *, progress: Told | None = None, **given: Any) -> Finished[VerifyFindings]:
+def verify(target: str | Path, *, progress: Listener | None = None, **given: Any) -> Finished[VerifyFindings]:
     """Check that an engine computes what its model says, as `trtw verify` does; the document is `verify.json`.
 
     A wrong engine is no exception: it is the result's `failure`.
@@ -58,7 +60,7 @@ def verify(target: str | Path, *, progress: Told | None = None, **given: Any) ->
     return _call("verify", progress, _reads("verify.json", VerifyFindings), target, **given)
 
 
-def decide(model: str | Path | None = None, *, progress: Told | None = None, **given: Any) -> Finished[Decision]:
+def decide(model: str | Path | None = None, *, progress: Listener | None = None, **given: Any) -> Finished[Decision]:
     """Score and time every precision of a model, and recommend one, as `trtw decide` does; it is `decision.json`.
 
     Its halves are `accuracy` (of each precision), `speed` and `recommendation`. That no lower precision may be shipped
@@ -71,7 +73,7 @@ def decide(model: str | Path | None = None, *, progress: Told | None = None, **g
     return _call("decide", progress, _reads("decision.json", Decision), *places, **given)
 
 
-def bench(config: str | Path = "smoke", *, progress: Told | None = None, **given: Any) -> Finished[BenchArtefacts]:
+def bench(config: str | Path = "smoke", *, progress: Listener | None = None, **given: Any) -> Finished[BenchArtefacts]:
     """Measure models on runtimes, as `trtw bench` does; the document is the configuration with every record.
 
     Wrong outputs are the result's `failure`.
@@ -90,7 +92,7 @@ def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:
     return lambda directory: read_document(directory / name, kind)
 
 
-def _call(name: str, progress: Told | None, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
+def _call(name: str, progress: Listener | None, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
     command, without = TAKES[name]
     with pulse(progress) if progress else nullcontext():
         return call_command(command, read, *places, without=without, **given)

@@ -19,10 +19,10 @@ _BAR_WIDTH = 95
 
 Stage = Callable[[], str | None]
 """Says what the command is at; nothing, "", leaves it to the stage around it, None if a terminal shows it already."""
-Told = Callable[[str], None]
+Listener = Callable[[str], None]
 """Is called with a line."""
 _stages: list[Stage] = []
-_told: list[Told | None] = []
+_listeners: list[Listener | None] = []
 
 
 class ProgressUpdate(Protocol):
@@ -33,15 +33,15 @@ class ProgressUpdate(Protocol):
 
 
 def _in_terminal() -> bool:
-    return sys.stderr.isatty() and not any(_told)
+    return sys.stderr.isatty() and not any(_listeners)
 
 
 @contextmanager
-def pulse(told: Told | None = None) -> Iterator[None]:
+def pulse(listener: Listener | None = None) -> Iterator[None]:
     """Say what the command is at every few seconds while the block runs, so that it is never silent.
 
     Args:
-        told: gets the lines, from another thread; by default they are printed on stderr.
+        listener: gets the lines, from another thread; by default they are printed on stderr.
     """
     ended, began = threading.Event(), time.monotonic()
 
@@ -49,16 +49,16 @@ def pulse(told: Told | None = None) -> Iterator[None]:
         while not ended.wait(EVERY_S):
             if text := _stage():
                 line = f"[{time.monotonic() - began:.0f} s] {printable(text)}"
-                told(line) if told else sys.stderr.write(f"{line}\n")
+                listener(line) if listener else sys.stderr.write(f"{line}\n")
 
     thread = threading.Thread(target=beat, name="pulse", daemon=True)
-    _told.append(told)
+    _listeners.append(listener)
     thread.start()
     try:
         yield
     finally:
         ended.set()
-        _told.remove(told)
+        _listeners.remove(listener)
         thread.join(1.0)  # no longer: a reader of stderr may have stopped reading
 
 
@@ -124,7 +124,7 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
     if (room := console.width - _BAR_WIDTH) > 0:
         column = Column(no_wrap=True, overflow="ellipsis", max_width=room)
         columns.append(TextColumn("{task.fields[doing]}", markup=False, table_column=column))
-    said, shown = "", console.is_terminal and not any(_told)
+    said, shown = "", console.is_terminal and not any(_listeners)
 
     def stage() -> str | None:
         return None if shown else said
