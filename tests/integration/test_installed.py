@@ -68,7 +68,7 @@ class NoTorch:
             raise ModuleNotFoundError("No module named 'torch'", name=name)
 sys.meta_path.insert(0, NoTorch())
 from typer.testing import CliRunner
-import trt_workbench, trt_workbench_fleet, trt_workbench_serving
+import trt_workbench, trt_workbench_fleet, trt_workbench_rtx, trt_workbench_serving
 from trt_workbench.app import app
 from trt_workbench.vision.scenes import dataset
 dataset.HELD_OUT_IMAGES = 4  # commands look at two
@@ -77,7 +77,7 @@ for words in json.load(sys.stdin):
     found = CliRunner().invoke(app, words.split())
     results.append((words, found.exit_code, repr(found.exception), found.stdout, found.stderr))
 names = [command.name or command.callback.__name__ for command in app.registered_commands]
-packages = [one.__file__ for one in (trt_workbench, trt_workbench_fleet, trt_workbench_serving)]
+packages = [one.__file__ for one in (trt_workbench, trt_workbench_fleet, trt_workbench_rtx, trt_workbench_serving)]
 json.dump([packages, names, results], sys.stdout)
 """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 from tests.in_app import stderr_of, stdout_of, trtw
+from tests.kept_reports import checked_target
 from tests.texts import held
 
 from trt_workbench import app
@@ -41,7 +42,7 @@ def test_the_list_of_commands_has_those_of_a_plug_in(plug_in: str) -> None:
 
 def test_the_registry_knows_the_backends_of_plug_ins() -> None:
     points = {name: plug_in for plug_in in PLUG_INS for name in entry_points(plug_in, extensions.BACKENDS)}
-    assert points == registry._OF_PLUG_INS
+    assert points == {name: place for name, place in registry._BACKENDS.items() if ":" not in place}
 
 
 @pytest.mark.parametrize("plug_in", PLUG_INS)
@@ -59,12 +60,19 @@ def test_an_absent_plug_in_is_named_with_the_command_that_installs_it(
     assert "export-triton" in stdout_of("--help")
 
 
-@pytest.mark.parametrize("name", ["v2", "openai"])
+@pytest.mark.parametrize("name", ["v2", "openai", "ort-rtx"])
 def test_a_backend_of_an_absent_plug_in_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_entries", lambda *_: ())
     held(stderr_of("infer-engine", "shapes-yolov10", "--backend", name, code=3))
     assert "v2, openai: Its plug-in serving is not installed." in " ".join(stdout_of("backends").split())
     assert name not in registry.default_backends()
+
+
+def test_what_a_command_asks_of_an_absent_plug_in_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = checked_target(tmp_path / "run")
+    monkeypatch.setattr(extensions, "_entries", lambda *_: ())
+    held(stderr_of("decide", "--targets", "rtx5090", code=3))
+    held(stderr_of("report", page.parent, code=3))
 
 
 def test_a_command_of_another_package_is_one_of_ours(outside_package: Callable[..., None], tmp_path: Path) -> None:

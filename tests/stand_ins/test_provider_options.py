@@ -21,10 +21,11 @@ from tests.texts import refused
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.extra_options import Option
-from trt_workbench.backends.ort import rtx, trt
+from trt_workbench.backends.ort import trt
 from trt_workbench.backends.ort.cuda import CUDA_OPTIONS
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench_rtx import backend as rtx
 
 TABLES = {"ort-cuda": CUDA_OPTIONS, "ort-trt": trt.TRT_OPTIONS, "ort-rtx": rtx.PROVIDER_OPTIONS}
 # Texts that are not the name of a file.

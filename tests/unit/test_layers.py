@@ -34,7 +34,6 @@ FEATURES = (
     "scale",
     "setup",
     "stream",
-    "target",
     "upgrade",
     "verify",
     "vision",

@@ -59,7 +59,7 @@ PURPOSES = {
         ),
         "gate": ("gate.cli:gate", "Check a model's correctness, score and latency in one job."),
         "check-contract": ("stream.check_cli:check_contract", "Check a streaming model against its contract."),
-        "check-target": ("target.cli:check_target", "Compile a model for RTX cards that this machine does not have."),
+        "check-target": ("rtx", "Compile a model for RTX cards that this machine does not have."),
     },
     "Measure": {
         "eval-coco": ("vision.cli:eval_coco", _SCORES),
@@ -169,11 +169,8 @@ def _command(name: str) -> Callable[..., Any]:
     if function:
         command: Callable[..., Any] = getattr(import_module(f"trt_workbench.{module}"), function)
         return command
-    if entry := extensions.extensions(extensions.COMMANDS, OWN_COMMANDS).get(name):
-        return extensions.imported(entry)  # type: ignore[no-any-return]
-    from trt_workbench.core.launcher import plug_in
-
-    raise ComponentMissing(f"Its plug-in {module} is not installed. {plug_in(module)}")
+    entry = extensions.required(extensions.COMMANDS, name, module, OWN_COMMANDS)
+    return extensions.imported(entry)  # type: ignore[no-any-return]
 
 
 def _refusing(problem: str) -> Callable[..., Any]:

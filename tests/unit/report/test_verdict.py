@@ -14,9 +14,9 @@ from trt_workbench.report.reports import write_report
 from trt_workbench.report.verdict import Reach, tone
 from trt_workbench.stream.check.document import Verdict as CheckVerdict
 from trt_workbench.stream.gate_result import Verdict as GateVerdict
-from trt_workbench.target.document import CheckedTarget, TargetCheck
 from trt_workbench.upgrade.document import Outcome
 from trt_workbench.verify.report import _ORDER as OF_VERIFY
+from trt_workbench_rtx.document import CheckedTarget, TargetCheck
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

@@ -11,9 +11,9 @@ from typing import Any
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, checked_array
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.core.extensions import BACKENDS, Guard, Protocol, extensions, load_extension, package_of
+from trt_workbench.core.extensions import BACKENDS, Guard, Protocol, extensions, load_extension, package_of, required
 from trt_workbench.core.input_files import checkpoint_problem
-from trt_workbench.core.launcher import plug_in, task
+from trt_workbench.core.launcher import task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
 
 AUTO = "auto"
@@ -22,17 +22,20 @@ REFERENCE = "ort-cpu"
 # What executes TensorRT's plans.
 ENGINES = "trt"
 
+_SERVED = "serving"
+# Where each is: a module and its class, or the plug-in that has it, an entry point.
 _BACKENDS = {
     ENGINES: "trt.backend:TrtBackend",
     "ort-trt": "ort.trt:OrtTrtBackend",
-    "ort-rtx": "ort.rtx:OrtRtxBackend",
+    "ort-rtx": "rtx",
     "ort-cuda": "ort.cuda:OrtCudaBackend",
     "ort-cpu": "ort.cpu:OrtCpuBackend",
     "torch": "torch.backend:TorchBackend",
     "torch-compile": "torch.backend:TorchCompileBackend",
+    "v2": _SERVED,
+    "openai": _SERVED,
 }
-# Backends of our plug-ins, which say where they are by entry points.
-_OF_PLUG_INS = {"v2": "serving", "openai": "serving"}
+_OWN = [name for name, place in _BACKENDS.items() if ":" in place]
 
 # What `auto` chooses from, best first, by the kind of file: backends that load it at once. Building an engine or
 # compiling takes minutes, and a default must not start that.
@@ -51,7 +54,7 @@ _NOT_COMPARED = {
 
 def backend_names() -> tuple[str, ...]:
     """Return the names of all backends, our own first."""
-    return tuple(dict.fromkeys((*_BACKENDS, *_OF_PLUG_INS, *extensions(BACKENDS, _BACKENDS))))
+    return tuple(dict.fromkeys((*_BACKENDS, *extensions(BACKENDS, _OWN))))
 
 
 def default_backends() -> tuple[str, ...]:
@@ -59,7 +62,8 @@ def default_backends() -> tuple[str, ...]:
 
     What needs a GPU is there for speed, and the reference gives the score where no other runtime can.
     """
-    known = (name for name in backend_names() if name not in _OF_PLUG_INS)
+    there = {*_OWN, *extensions(BACKENDS, _OWN)}
+    known = (name for name in backend_names() if name in there)
     return (*(name for name in known if get_backend(name).devices == ("cuda",)), REFERENCE)
 
 
@@ -165,7 +169,7 @@ def check_name(name: str, also: Sequence[str] = (), *, of_models: bool = False) 
         of_models: whether the message lists, of our backends, those alone that load models without a server.
     """
     if name not in _BACKENDS and name not in (known := backend_names()):
-        fits = [*also, *(one for one in known if not (of_models and one in _OF_PLUG_INS))]
+        fits = [*also, *(one for one in known if not (of_models and _BACKENDS.get(one) == _SERVED))]
         raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, fits)}")
 
 
@@ -196,16 +200,14 @@ def _asked(name: str) -> Availability:
 
 
 def _load(name: str) -> Backend:
-    if name in _BACKENDS:
-        module, _, own = _BACKENDS[name].partition(":")
+    module, _, own = _BACKENDS.get(name, "").partition(":")
+    if own:
         found: Backend = getattr(import_module(f"trt_workbench.backends.{module}"), own)()
         return found
     check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
-    if (entry := extensions(BACKENDS, _BACKENDS).get(name)) is None:
-        plug = _OF_PLUG_INS[name]
-        raise ComponentMissing(f"Its plug-in {plug} is not installed. {plug_in(plug)}")
+    entry = required(BACKENDS, name, module, _OWN)
     kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
-    if name in _OF_PLUG_INS:
+    if name in _BACKENDS:
         return kind()
     guard = Guard(f"Backend {name}", package_of(entry), _PROTOCOL)
     backend: Backend = guard.guarded(guard.call(kind))

@@ -97,6 +97,8 @@ def _is_foreign(kind: type[Any], name: str) -> bool:
 Kind = TypeVar("Kind")
 BACKENDS, FAMILIES = "trt_workbench.backends", "trt_workbench.families"
 SCORES, COMMANDS = "trt_workbench.scores", "trt_workbench.commands"
+# Modules of our plug-ins that commands of the core call.
+PARTS = "trt_workbench.parts"
 
 
 def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
@@ -110,9 +112,8 @@ def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
 
 def extension_packages() -> dict[str, str]:
     """Return the versions of the packages that add something."""
-    found = (
-        entry.dist for group in (BACKENDS, FAMILIES, SCORES, COMMANDS) for entry in _entries(group, tuple(sys.path))
-    )
+    groups = (BACKENDS, FAMILIES, SCORES, COMMANDS, PARTS)
+    found = (entry.dist for group in groups for entry in _entries(group, tuple(sys.path)))
     return {package.name: package.version for package in found if package}
 
 
@@ -121,6 +122,31 @@ def _entries(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # no
     from importlib.metadata import entry_points  # and with it what reads mails and archives
 
     return tuple(entry_points(group=group))
+
+
+def required(group: str, name: str, plug: str, taken: Container[str] = ()) -> EntryPoint:
+    """Return the entry point of a name that one of our plug-ins adds.
+
+    Raises:
+        ComponentMissing: it is not installed; the message names the command that installs it.
+    """
+    if entry := extensions(group, taken).get(name):
+        return entry
+    from trt_workbench.core.launcher import plug_in
+
+    raise ComponentMissing(f"Its plug-in {plug} is not installed. {plug_in(plug)}")
+
+
+def part(name: str, plug: str, who: str) -> Any:
+    """Return a module of one of our plug-ins, for what `who` names: an option, or a page.
+
+    Raises:
+        ComponentMissing: the plug-in is not installed, or cannot be imported.
+    """
+    try:
+        return imported(required(PARTS, name, plug))
+    except ComponentMissing as problem:
+        raise ComponentMissing(f"{who} is not available. {problem}") from problem
 
 
 def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]:

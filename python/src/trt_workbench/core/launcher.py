@@ -52,9 +52,9 @@ _PACKAGES = {
     "tritonclient": _Package(
         "pip install 'trt-workbench-serving[triton]'", ("served", "gpu", "rtx5090", "h200", "dev-readers")
     ),
-    "tensorrt-rtx": _Package("pip install 'trt-workbench[rtx]'", ("rtx",)),
+    "tensorrt-rtx": _Package("pip install 'trt-workbench-rtx[compiler]'", ("rtx",)),
     "ray": _Package("pip install 'trt-workbench-fleet[ray]'", ("ray",)),
-    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench[ort-rtx]'", ("gpu-ort-rtx", "stand-ins")),
+    "onnxruntime-ep-nv-tensorrt-rtx": _Package("pip install 'trt-workbench-rtx[ort]'", ("gpu-ort-rtx", "stand-ins")),
 }
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.console.options import spelled
+from trt_workbench.core.extensions import part
 from trt_workbench.core.launcher import gpu_environment, launcher
 from trt_workbench.decide.document import BASELINE, Compiles, DecisionRow
 from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.model.opened import Model
-from trt_workbench.target import SERVED, TIME_LIMIT_S, architectures, check_targets, require_compiler
 
 
 def require_targets(targets: Sequence[str]) -> None:
@@ -21,11 +21,10 @@ def require_targets(targets: Sequence[str]) -> None:
 
     Raises:
         UsageProblem: a name is not known, or nothing can be built for it.
-        ComponentMissing: the compiler is not installed.
+        ComponentMissing: the compiler, or the plug-in that calls it, is not installed.
     """
     if targets:
-        architectures(",".join(targets), SERVED)
-        require_compiler()
+        _compiler().require(targets)
 
 
 def compiled_elsewhere(
@@ -44,18 +43,18 @@ def compiled_elsewhere(
     """
     if not targets:
         return []
+    compiler = _compiler()
     base = next((row.file for row in rows if row.precision == BASELINE), None)
     files = {row.precision: row.file for row in rows if row.file and (row.precision == BASELINE or row.file != base)}
     found = []
     for precision, file in files.items():
         model = Model.open(Path(file))
         profile = batch_profile([(tensor.name, tensor.shape) for tensor in model.facts.inputs], batch)
-        check, _ = check_targets(
+        check, _ = compiler.check_targets(
             model,
             (profile,) if profile else (),
-            architectures(",".join(targets), SERVED),
+            compiler.require(targets),
             logs / f"compiled-{precision}",
-            time_limit_s=TIME_LIMIT_S,
             update=lambda text, name=precision: update(f"{text}: {name}"),  # type: ignore[misc]
         )
         found += [
@@ -63,6 +62,10 @@ def compiled_elsewhere(
             for one in check.targets
         ]
     return found
+
+
+def _compiler() -> Any:
+    return part("targets", "rtx", "--targets")
 
 
 # Settings of this machine, of this run, or of what is not timed.

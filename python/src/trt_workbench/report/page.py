@@ -142,15 +142,17 @@ def _link(path: str) -> Ready:
     return Ready(urllib.parse.quote(os.fsencode(path)))
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str | Path, **values: Any) -> str:
     """Render a template with everything escaped; an undefined name is an error, never empty.
 
     Args:
-        template: its path in the package, such as `bench/report.html.j2`.
+        template: its path in the package, such as `bench/report.html.j2`, or the file of a plug-in.
         values: what the template names.
     """
-    is_html = template.endswith(".html.j2")
-    text = _environment(is_html).get_template(template).render(version=__version__, **values)
+    is_html = str(template).endswith(".html.j2")
+    environment = _environment(is_html)
+    own = environment.from_string(template.read_text(encoding="utf-8")) if isinstance(template, Path) else None
+    text = (own or environment.get_template(str(template))).render(version=__version__, **values)
     text = folded(text) if is_html else text
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trt_workbench.core.artefacts import command_of, read_environment
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.extensions import part
 from trt_workbench.core.files import write_text
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.report.page import render
@@ -18,21 +20,21 @@ class Report(NamedTuple):
     """How a run is reported.
 
     Attributes:
-        module: its `read` reads what a run directory says; `answer` makes what the page says first of it, and `view`
-            what else the templates name, and draws into `plots/`. It is imported when such a report is written, as
-            drawing takes long to import.
-        templates: of `report.html`, and of further files of that name, in `report/templates`.
+        module: where the report is, or the plug-in that has it, by an entry point. Its `read` reads what a run
+            directory says; `answer` makes what the page says first of it, and `view` what else the templates name, and
+            draws into `plots/`. It is imported when such a report is written, as drawing takes long to import.
+        templates: of `report.html`, and of further files of that name; that of a plug-in is next to its module.
     """
 
     module: str
-    templates: tuple[str, ...]
+    templates: tuple[str, ...] = ()
 
 
 # By the command that makes the run directory.
 REPORTS = {
     "bench": Report("trt_workbench.bench.report", ("bench/report.html.j2", "bench/report.md.j2")),
     "check-contract": Report("trt_workbench.stream.check.report", ("stream/check/report.html.j2",)),
-    "check-target": Report("trt_workbench.target.report", ("target/report.html.j2",)),
+    "check-target": Report("rtx"),
     "decide": Report("trt_workbench.decide.report", ("decide/report.html.j2",)),
     "eval-coco": Report("trt_workbench.vision.report", ("vision/report.html.j2",)),
     "eval-llm": Report("trt_workbench.llm.report", ("llm/report.html.j2",)),
@@ -48,7 +50,7 @@ REPORTS = {
 
 def answer_of(directory: Path) -> Headline:
     """Return what the report of a run directory says first. Raises UsageProblem as `write_report` does."""
-    module = importlib.import_module(_report_of(directory).module)
+    module, _ = _report_of(directory)
     found: Headline = module.answer(module.read(directory))
     return found
 
@@ -64,20 +66,23 @@ def write_report(directory: Path) -> Path:
             of another schema version.
         OSError: the report cannot be written.
     """
-    name, templates = _report_of(directory)
-    module = importlib.import_module(name)
+    module, templates = _report_of(directory)
     found = module.read(directory)
     values = {"environment": read_environment(directory), **module.answer(found)._asdict()}
     values |= module.view(found, directory)
     for template in templates:
-        write_text(directory / f"report.{template.split('.')[1]}", render(template, **values))
+        write_text(directory / f"report{Path(template).suffixes[0]}", render(template, **values))
     return directory / "report.html"
 
 
-def _report_of(directory: Path) -> Report:
+def _report_of(directory: Path) -> tuple[Any, Sequence[str | Path]]:
     command = command_of(directory)
     if (directory / SHARD).is_file():
         raise UsageProblem(f"A shard has no report of its own; `trtw merge` makes one of all shards: {directory}")
     if command not in REPORTS:
         raise UsageProblem(f"`{command}` has no report; these commands have one: {', '.join(REPORTS)}: {directory}")
-    return REPORTS[command]
+    name, templates = REPORTS[command]
+    if templates:
+        return importlib.import_module(name), templates
+    module = part(f"{command} report", name, f"The report of `{command}`")
+    return module, [Path(module.__file__).with_name("report.html.j2")]

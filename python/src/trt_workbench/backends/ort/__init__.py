@@ -1,1 +1,1 @@
-"""ONNX Runtime with its CPU, CUDA, TensorRT and TensorRT-RTX providers."""
+"""ONNX Runtime with its CPU, CUDA and TensorRT providers."""

@@ -9,12 +9,12 @@ from typing import Any
 import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
-from tests.rtx_models import MODELS, one
+from tests.plugins.rtx.models import MODELS, one
 from tests.texts import held
 
 from trt_workbench.model.low_precision.evidence import METADATA_KEY
-from trt_workbench.target import rtx
-from trt_workbench.target import run as targets
+from trt_workbench_rtx import compiler as rtx
+from trt_workbench_rtx import run as targets
 
 INSTALLED = importlib.util.find_spec(rtx.MODULE) is not None
 # In place of the compiler's process. What it does is said by the name of the architecture.
@@ -170,7 +170,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
 ) -> None:
     monkeypatch.setattr(rtx, "MODULE", "no_such_package")
     said = stderr_of("check-target", model, "--max-batch", "1", "--output", model.parent / "run", code=3)
-    assert "`pip install 'trt-workbench[rtx]'`" in said or " -e rtx " in said
+    assert "`pip install 'trt-workbench-rtx[compiler]'`" in said or " -e rtx " in said
     assert not (model.parent / "run").exists()
 
 

@@ -1,6 +1,6 @@
 """Models that TensorRT-RTX builds or refuses, each for a reason of its own, and what the compiler really said of them.
 
-`python -m tests.rtx_models` writes rtx_answers.json anew; it needs the package tensorrt-rtx.
+`python -m tests.plugins.rtx.models` writes answers.json anew; it needs the package tensorrt-rtx.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-ANSWERS = Path(__file__).with_name("rtx_answers.json")
+ANSWERS = Path(__file__).with_name("answers.json")
 _FP8, _E8M0, _FP4 = TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E8M0, TensorProto.FLOAT4E2M1
 
 
@@ -187,7 +187,7 @@ def profiles(model: onnx.ModelProto) -> list[str]:
 def words_of(model: onnx.ModelProto, sm: str) -> dict[str, Any]:
     """Return what the compiler says of a model: what the functions that read its log are given."""
     from trt_workbench.engine.profiles import Profile
-    from trt_workbench.target import rtx
+    from trt_workbench_rtx import compiler as rtx
 
     names = ("parser_refusal", "build_refusal", "built_layers")
     with contextlib.ExitStack() as stack:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from trt_workbench.core.documents import Open
 from trt_workbench.report.verdict import Reach
-from trt_workbench.target.cards import Architecture
-from trt_workbench.target.rtx_layers import BuiltLayer
-from trt_workbench.target.rtx_log import Refusal
+from trt_workbench_rtx.cards import titled
+from trt_workbench_rtx.layers import BuiltLayer
+from trt_workbench_rtx.refusals import Refusal
 
 
 class CheckedTarget(Open):
@@ -39,7 +39,7 @@ class CheckedTarget(Open):
     @property
     def name(self) -> str:
         """The architecture with the card that was requested, such as `sm120 (rtx5090)`."""
-        return str(Architecture(self.sm, self.asked))
+        return titled(self.sm, self.asked)
 
 
 class TargetCheck(Open):

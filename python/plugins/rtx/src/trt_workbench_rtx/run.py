@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from trt_workbench.core.workers import CRASH, TIMEOUT, WorkerFailure, WorkerProc
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
-from trt_workbench.target.cards import Architecture
-from trt_workbench.target.document import CheckedTarget, TargetCheck, TargetLayers
-from trt_workbench.target.rtx import Compiled, compile_model
-from trt_workbench.target.rtx_layers import BuiltLayer, built_precision
-from trt_workbench.target.rtx_log import fp64_notes
+from trt_workbench_rtx.cards import TIME_LIMIT_S, architectures, titled
+from trt_workbench_rtx.compiler import Compiled, compile_model, require_compiler
+from trt_workbench_rtx.document import CheckedTarget, TargetCheck, TargetLayers
+from trt_workbench_rtx.layers import BuiltLayer, built_precision
+from trt_workbench_rtx.refusals import fp64_notes
 
-TARGET = "trt_workbench.target.run"
+TARGET = "trt_workbench_rtx.run"
 
 
 def compiled(request: dict[str, Any]) -> dict[str, Any]:
@@ -29,13 +29,25 @@ def compiled(request: dict[str, Any]) -> dict[str, Any]:
     return compile_model(Path(request["model"]), request["sm"], profiles).model_dump(mode="json")
 
 
+def require(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return `architectures` of names of cards, where there is a compiler for them.
+
+    Raises:
+        UsageProblem: a name is not known, or nothing can be built for it.
+        ComponentMissing: the compiler is not installed.
+    """
+    found = architectures(",".join(names))
+    require_compiler()
+    return found
+
+
 def check_targets(
     model: Model,
     profiles: Sequence[Profile],
-    asked: Sequence[Architecture],
+    asked: Mapping[str, Sequence[str]],
     logs: Path,
     *,
-    time_limit_s: float,
+    time_limit_s: float = TIME_LIMIT_S,
     update: Callable[[str], None] = lambda _: None,
 ) -> tuple[TargetCheck, TargetLayers]:
     """Compile `model` for each architecture.
@@ -43,7 +55,7 @@ def check_targets(
     Args:
         model: what is compiled.
         profiles: ranges of shapes of dynamic inputs.
-        asked: the architectures.
+        asked: the architectures, each with the names by which it was asked for.
         logs: folder to make, for what the compiler says.
         time_limit_s: seconds that one build may take.
         update: called with what is being done.
@@ -55,14 +67,14 @@ def check_targets(
     graph = read_precision(model)
     targets, layers, version = [], {}, None
     logs.mkdir()
-    for one in asked:
-        update(f"Compiling for {one}")
-        found = _compiled(model.path, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
-        targets.append(_target(one, found, calibrated=graph.calibrated))
+    for sm, names in asked.items():
+        update(f"Compiling for {titled(sm, names)}")
+        found = _compiled(model.path, profiles, sm, logs / f"{sm}.log", time_limit_s)
+        targets.append(_target(sm, names, found, calibrated=graph.calibrated))
         if isinstance(found, Compiled):
             version = found.version
             if found.layers:
-                layers[one.sm] = found.layers
+                layers[sm] = found.layers
     check = TargetCheck(
         model=str(model.path),
         model_sha256=model.sha256,
@@ -94,17 +106,17 @@ def _compiled(
     return found
 
 
-def _target(asked: Architecture, compiled: Compiled | WorkerFailure, *, calibrated: bool) -> CheckedTarget:
+def _target(sm: str, asked: Sequence[str], compiled: Compiled | WorkerFailure, *, calibrated: bool) -> CheckedTarget:
     if isinstance(compiled, WorkerFailure):
         ended = {
             CRASH: "the compiler crashed: ",
             TIMEOUT: "the compiler was stopped at its limit (--time-limit): ",
         }
         reason = f"{ended.get(compiled.kind, '')}{compiled}"
-        return CheckedTarget(sm=asked.sm, asked=asked.asked, outcome="failed", reason=reason)
+        return CheckedTarget(sm=sm, asked=tuple(asked), outcome="failed", reason=reason)
     return CheckedTarget(
-        sm=asked.sm,
-        asked=asked.asked,
+        sm=sm,
+        asked=tuple(asked),
         outcome="refused" if compiled.refusal else "built",
         reason=compiled.refusal.text if compiled.refusal else "",
         refusal=compiled.refusal,

@@ -12,11 +12,11 @@ from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort import plugin
-from trt_workbench.backends.ort import rtx as ort_rtx
 from trt_workbench.backends.ort.backend import LoadRequest
-from trt_workbench.backends.ort.rtx import PROVIDER_OPTIONS, RTX_PROVIDER, OrtRtxBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine.profiles import Profile
+from trt_workbench_rtx import backend as ort_rtx
+from trt_workbench_rtx.backend import PROVIDER_OPTIONS, RTX_PROVIDER, OrtRtxBackend
 
 SHAPES = {f"nv_profile_{end}_shapes": f"x:{size}x4" for end, size in (("min", 1), ("opt", 4), ("max", 8))}
 
@@ -102,7 +102,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     found = OrtRtxBackend().availability()
     assert not found.ok
     assert "onnxruntime-ep-nv-tensorrt-rtx is not installed" in found.reason
-    assert "`pip install 'trt-workbench[ort-rtx]'`" in found.fix or " -e gpu-ort-rtx " in found.fix
+    assert "`pip install 'trt-workbench-rtx[ort]'`" in found.fix or " -e gpu-ort-rtx " in found.fix
 
 
 @pytest.fixture
@@ -152,4 +152,4 @@ def test_a_package_that_cannot_be_imported_is_a_sentence(gpus: Callable[..., Non
     found = OrtRtxBackend().availability()
     assert "like_rtx cannot be imported" in found.reason
     assert "no_such_package" in found.reason
-    assert "`pip install 'trt-workbench[ort-rtx]'`" in found.fix or " -e gpu-ort-rtx " in found.fix
+    assert "`pip install 'trt-workbench-rtx[ort]'`" in found.fix or " -e gpu-ort-rtx " in found.fix

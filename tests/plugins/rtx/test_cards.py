@@ -4,8 +4,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.target.cards import architectures
-from trt_workbench.target.rtx import SERVED
+from trt_workbench_rtx.cards import architectures, titled
 
 
 @pytest.mark.parametrize(
@@ -20,14 +19,12 @@ from trt_workbench.target.rtx import SERVED
     ],
 )
 def test_a_card_is_known_by_its_names(name: str, sm: str) -> None:
-    (found,) = architectures(name, SERVED)
-    assert found.sm == sm
-    assert found.asked == (name,)
+    assert architectures(name) == {sm: [name]}
 
 
 def test_cards_of_one_architecture_are_built_for_once() -> None:
-    found = architectures("rtx5090, sm120,l4", SERVED)
-    assert [str(one) for one in found] == ["sm120 (rtx5090)", "sm89 (l4)"]
+    found = architectures("rtx5090, sm120,l4")
+    assert [titled(*one) for one in found.items()] == ["sm120 (rtx5090)", "sm89 (l4)"]
 
 
 @pytest.mark.parametrize(
@@ -45,4 +42,4 @@ def test_cards_of_one_architecture_are_built_for_once() -> None:
 )
 def test_what_cannot_be_built_for_is_refused(names: str) -> None:
     with refused(UsageProblem):
-        architectures(names, SERVED)
+        architectures(names)

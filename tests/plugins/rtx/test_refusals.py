@@ -1,4 +1,4 @@
-"""What TensorRT-RTX says of a model, read: recorded words of the compiler (tests/rtx_answers.json), and its own."""
+"""What TensorRT-RTX says of a model, read: recorded words of the compiler (answers.json), and its own."""
 
 import importlib.util
 import json
@@ -8,14 +8,15 @@ from typing import Any
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.rtx_models import ANSWERS, MODELS, one, profiles
+from tests.plugins.rtx.models import ANSWERS, MODELS, one, profiles
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.target import rtx
-from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor, built_layers, built_precision
-from trt_workbench.target.rtx_log import Complaint, Refusal, build_refusal, fp64_notes, parser_refusal
+from trt_workbench_rtx import compiler as rtx
+from trt_workbench_rtx.cards import SERVED
+from trt_workbench_rtx.layers import BuiltLayer, BuiltTensor, built_layers, built_precision
+from trt_workbench_rtx.refusals import Complaint, Refusal, build_refusal, fp64_notes, parser_refusal
 
 RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))["answers"]
 NO_FP8 = "the architecture has no arithmetic in fp8_e4m3"
@@ -119,7 +120,7 @@ def test_the_architectures_are_those_of_the_package() -> None:
     import tensorrt_rtx
 
     named = {name.lower() for name in tensorrt_rtx.ComputeCapability.__members__}
-    assert named - {"none", "current"} == set(rtx.SERVED)
+    assert named - {"none", "current"} == set(SERVED)
 
 
 def test_a_layer_is_read_whole() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import UsageProblem, did_you_mean
@@ -12,6 +11,8 @@ from trt_workbench.core.settings import parts
 
 TIME_LIMIT_S = 1800.0
 """Of one build, unless another is asked for."""
+# What the compiler builds for: the names of its enumeration ComputeCapability.
+SERVED = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
 
 # By NVIDIA's list of CUDA GPUs (developer.nvidia.com/cuda-gpus); a suffix such as Ti or Super changes nothing.
 _CARDS = {
@@ -42,41 +43,27 @@ _MAKER = re.compile(r"^(nvidia)?(geforce|tesla|quadro)?")
 _SUFFIX = re.compile(r"(?<=[0-9])(ti|super|laptop|d|blackwell)+$")
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """An architecture to compile for.
-
-    Attributes:
-        sm: such as "sm120".
-        asked: the names by which it was asked for.
-    """
-
-    sm: str
-    asked: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Return the form used in messages, such as `sm120 (rtx5090)`."""
-        cards = [name for name in self.asked if name != self.sm]
-        return f"{self.sm} ({', '.join(cards)})" if cards else self.sm
+def titled(sm: str, asked: Sequence[str]) -> str:
+    """Return an architecture with the cards that were asked for, such as `sm120 (rtx5090)`."""
+    cards = [name for name in asked if name != sm]
+    return f"{sm} ({', '.join(cards)})" if cards else sm
 
 
-def architectures(names: str, served: Iterable[str]) -> tuple[Architecture, ...]:
-    """Return the architectures behind names of cards (`rtx5090`) or architectures (`sm120`, `12.0`), each once.
+def architectures(names: str) -> dict[str, list[str]]:
+    """Return the architectures behind names of cards (`rtx5090`) or architectures (`sm120`), each with its names.
 
     Args:
         names: separated by commas.
-        served: what the compiler builds for, such as "sm89".
 
     Raises:
         UsageProblem: a name is not known, or nothing can be built for it.
     """
-    wanted = grouped(parts(names), _architecture)
-    if not wanted:
+    found = grouped(parts(names), _architecture)
+    if not found:
         raise UsageProblem("Option --gpu names no card; pass --gpu rtx5090 or --gpu sm120,sm89,sm86.")
-    found = tuple(Architecture(sm, tuple(asked)) for sm, asked in wanted.items())
-    if refused := [one for one in found if one.sm not in (known := tuple(served))]:
+    if refused := [titled(*one) for one in found.items() if one[0] not in SERVED]:
         raise UsageProblem(
-            f"TensorRT-RTX builds for {', '.join(known)}, not for {', '.join(map(str, refused))}; build for that "
+            f"TensorRT-RTX builds for {', '.join(SERVED)}, not for {', '.join(refused)}; build for that "
             "card with TensorRT itself, on the card (`build-engine`)."
         )
     return found

@@ -8,8 +8,8 @@ from typing import Any
 
 from trt_workbench.core.documents import read_document, reader
 from trt_workbench.report.verdict import Headline
-from trt_workbench.target.document import TargetCheck, TargetLayers
-from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor
+from trt_workbench_rtx.document import TargetCheck, TargetLayers
+from trt_workbench_rtx.layers import BuiltLayer, BuiltTensor
 
 read = reader("check-target.json", TargetCheck)
 

@@ -24,11 +24,11 @@ from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import mebibytes, sized
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
-from trt_workbench.target.cards import TIME_LIMIT_S
+from trt_workbench_rtx.cards import TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from trt_workbench.engine.options import BuildSettings
-    from trt_workbench.target.document import TargetCheck
+    from trt_workbench_rtx.document import TargetCheck
 
 
 @handled
@@ -56,11 +56,11 @@ def check_target(
     from trt_workbench.core.documents import write_json
     from trt_workbench.engine.request import check_request
     from trt_workbench.model.opened import Model
-    from trt_workbench.target.cards import architectures
-    from trt_workbench.target.rtx import SERVED, require_compiler
-    from trt_workbench.target.run import check_targets
+    from trt_workbench_rtx.cards import architectures
+    from trt_workbench_rtx.compiler import require_compiler
+    from trt_workbench_rtx.run import check_targets
 
-    asked = architectures(gpu, SERVED)
+    asked = architectures(gpu)
     opened = Model.open(model)
     settings = with_batch_profile(opened, _settings(profiles), max_batch)
     check_request(opened, settings)

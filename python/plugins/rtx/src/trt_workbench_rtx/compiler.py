@@ -1,7 +1,6 @@
 """TensorRT-RTX's compiler (the package `tensorrt-rtx`): a model, ahead of time, for a card that need not be here.
 
-No other module imports `tensorrt_rtx`. It is C++ that any model may crash: `target/run.py` runs it in a process of
-its own.
+No other module imports `tensorrt_rtx`. It is C++ that any model may crash: `run.py` runs it in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.launcher import package
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
-from trt_workbench.target.rtx_layers import BuiltLayer, built_layers
-from trt_workbench.target.rtx_log import Complaint, Refusal, build_refusal, parser_refusal
+from trt_workbench_rtx.layers import BuiltLayer, built_layers
+from trt_workbench_rtx.refusals import Complaint, Refusal, build_refusal, parser_refusal
 
 MODULE = "tensorrt_rtx"
-# The names of its enumeration ComputeCapability.
-SERVED = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
 _ERRORS = ("ERROR", "INTERNAL_ERROR")
 
 
@@ -61,7 +58,7 @@ def compile_model(model: Path, sm: str, profiles: Sequence[Profile]) -> Compiled
 
     Args:
         model: the ONNX file.
-        sm: one of SERVED.
+        sm: one of the architectures that it builds for (`cards.py`).
         profiles: ranges of shapes of dynamic inputs.
 
     Raises:

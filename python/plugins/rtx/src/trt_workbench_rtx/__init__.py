@@ -1,0 +1,1 @@
+"""TensorRT-RTX: the command `check-target`, and the backend `ort-rtx`."""
