@@ -29,8 +29,8 @@ from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.quantize.planted import planted_data, planted_model
 
 from trt_workbench.core.workspace import embedded_model
-from trt_workbench.overview.history import write_history
 from trt_workbench.overview.report import write_overview
+from trt_workbench_history.run import write_history
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = {390: 780, 1280: 940}

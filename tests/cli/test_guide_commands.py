@@ -251,8 +251,10 @@ RUN_BY = {
     "plugins/fleet/test_slurm.py::test_a_disturbed_array_gives_what_one_process_gives": [
         "submit RUN.yaml --to slurm --run"
     ],
-    "unit/overview/test_history.py::test_changes_are_named_and_drawn": ["report tmp/bench"],
-    "unit/overview/test_history.py::test_the_command_takes_a_folder": ["report results --over commits --output pages"],
+    "plugins/history/test_history.py::test_changes_are_named_and_drawn": ["report tmp/bench"],
+    "plugins/history/test_history.py::test_the_command_takes_a_folder": [
+        "report results --over commits --output pages"
+    ],
     "unit/report/test_overview.py::test_runs_of_every_command_together": [
         "report tmp/bench/RUN tmp/eval-coco/RUN --output overview"
     ],

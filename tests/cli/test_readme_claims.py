@@ -65,7 +65,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "the decision by a metric of your own": (
         "cli/test_own_score.py::test_examples_of_the_guide_give_what_a_loop_gives",
     ),
-    "metrics of many runs over dates or commits": ("unit/overview/test_history.py::test_changes_are_named_and_drawn",),
+    "metrics of many runs over dates or commits": (
+        "plugins/history/test_history.py::test_changes_are_named_and_drawn",
+    ),
     "where the time goes": (
         "cli/test_profile.py::test_every_node_of_a_real_detector_is_traced_to_the_model",
         "cli/test_profile.py::test_an_engine_is_profiled_layer_by_layer",

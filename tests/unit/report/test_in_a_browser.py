@@ -25,9 +25,9 @@ from tests.unit.quantize.planted import planted_data, planted_model
 
 from trt_workbench.core.artefacts import read_environment
 from trt_workbench.core.documents import write_json
-from trt_workbench.overview.history import write_history
 from trt_workbench.overview.report import write_overview
 from trt_workbench.report.reports import write_report
+from trt_workbench_history.run import write_history
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (apt install chromium)"),

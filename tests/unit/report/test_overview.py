@@ -250,23 +250,5 @@ def test_what_is_unstable_in_all_repetitions_is_nowhere_the_fastest(tmp_path: Pa
     assert "a (unstable) |" in (run / "report.md").read_text(encoding="utf-8")
 
 
-def test_runs_of_several_nights_are_lines(tmp_path: Path) -> None:
-    nights = [(1.0, ()), (1.01, ()), (1.3, ("the median moved",)), (1.02, ())]
-    runs = [
-        bench_folder(tmp_path / f"n{day}", {"a": [ms] * 9}, f"2026-11-2{day}T12:00:00+00:00", unstable=list(doubts))
-        for day, (ms, doubts) in enumerate(nights)
-    ]
-    page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
-    section = page[page.index("Run after run") :]
-    line = section[section.index("<svg") : section.index("</svg>")]
-    assert "bench arrays / m b1 / a: latency" in section
-    assert line.count("<circle") == 4
-    assert line.count('fill="var(--panel)"') == 1  # the unstable night, which the line leaves out
-    points = re.search(r'points="([^"]*)"', line)
-    assert points
-    assert len(points[1].split()) == 3
-    assert "<title>2026-11-21, n1: 1.01 ms</title>" in line
-
-
 def run_of(directory: Path) -> RunAnswer:
     return run_answer(directory, run_document(directory), read_environment(directory))

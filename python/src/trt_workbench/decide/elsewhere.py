@@ -55,7 +55,7 @@ def compiled_elsewhere(
             (profile,) if profile else (),
             compiler.require(targets),
             logs / f"compiled-{precision}",
-            update=lambda text, name=precision: update(f"{text}: {name}"),  # type: ignore[misc]
+            update=lambda text, name=precision: update(f"{text}: {name}"),
         )
         found += [
             Compiles(precision=precision, target=one.name, outcome=one.outcome, reason=one.reason)

@@ -20,7 +20,6 @@ from trt_workbench.core.verification import Mark
 from trt_workbench.decide import Decision
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
-from trt_workbench.overview.history import HistorySeries, curve, series_of
 from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.report.page import evidence_from, is_our_page, render
 from trt_workbench.report.verdict import tone
@@ -40,7 +39,7 @@ _MOST_SENTENCES = 3
 
 @dataclass
 class Overview:
-    """What the runs hold: the answer, accuracy figures, tables of speed, what went wrong, and figures over time."""
+    """What the runs hold: the answer, accuracy figures, tables of speed, and what went wrong."""
 
     said: list[str] = field(default_factory=list)
     accuracy: list[dict[str, Any]] = field(default_factory=list)
@@ -49,7 +48,6 @@ class Overview:
     problems: list[dict[str, Any]] = field(default_factory=list)
     unstable: list[dict[str, Any]] = field(default_factory=list)
     runs: list[RunAnswer] = field(default_factory=list)
-    series: list[HistorySeries] = field(default_factory=list)
 
     @property
     def verdict(self) -> str | None:
@@ -94,7 +92,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     """
     overview = _collect(directories)
     for ending in ("md", "html"):
-        values = {"overview": overview, "evidence": evidence_from(output), "folder": output, "spark": curve}
+        values = {"overview": overview, "evidence": evidence_from(output), "folder": output}
         page = render(f"overview/report.{ending}.j2", **values)
         write_text(output / f"overview.{ending}", page, over=anything)
     return output / "overview.html"
@@ -107,7 +105,6 @@ def _collect(directories: list[Path]) -> Overview:
     for directory, command in zip(directories, commands, strict=True):
         with foreign_files(directory):
             _add(overview, directory, command, several=several)
-    overview.series = series_of(directories)
     overview.said = _said(overview)
     return overview
 

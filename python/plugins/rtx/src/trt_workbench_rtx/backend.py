@@ -109,9 +109,10 @@ class OrtRtxBackend(Backend):
         extra = self._checked(options)
         if options.tf32:
             check_tf32_allowed()
-        keep = parts(extra["keep_fp32"])
         opened = Model.open(model)
-        loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
+        loaded, precision = model_in_precision(
+            self.name, opened, options.precision, keep_fp32=parts(extra["keep_fp32"])
+        )
         provider = provider_options(PROVIDER_OPTIONS, extra)
         if options.shapes and not any(extra[name] for name in _SHAPES):
             provider |= profile_options("nv", ";", options.shapes)

@@ -27,7 +27,6 @@ from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
 from trt_workbench_rtx.cards import TIME_LIMIT_S
 
 if TYPE_CHECKING:
-    from trt_workbench.engine.options import BuildSettings
     from trt_workbench_rtx.document import TargetCheck
 
 
@@ -54,6 +53,7 @@ def check_target(
     """
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import write_json
+    from trt_workbench.engine.options import load_settings
     from trt_workbench.engine.request import check_request
     from trt_workbench.model.opened import Model
     from trt_workbench_rtx.cards import architectures
@@ -62,7 +62,9 @@ def check_target(
 
     asked = architectures(gpu)
     opened = Model.open(model)
-    settings = with_batch_profile(opened, _settings(profiles), max_batch)
+    given = {"strongly_typed": True, **({"profiles": profiles} if profiles else {})}
+    plain = load_settings(None, given, spelled(BuildOptions).__getitem__)
+    settings = with_batch_profile(opened, plain, max_batch)
     check_request(opened, settings)
     require_compiler()
     with run_directory("check-target", output) as run:
@@ -86,13 +88,6 @@ def check_target(
             f"{directory / 'report.html'}"
         )
     drawing.end()
-
-
-def _settings(profiles: tuple[str, ...] | None) -> BuildSettings:
-    from trt_workbench.engine.options import load_settings
-
-    given = {"strongly_typed": True, **({"profiles": profiles} if profiles else {})}
-    return load_settings(None, given, spelled(BuildOptions).__getitem__)
 
 
 def _show(found: TargetCheck, directory: Path) -> None:

@@ -111,9 +111,8 @@ def _target(sm: str, asked: Sequence[str], compiled: Compiled | WorkerFailure, *
         ended = {
             CRASH: "the compiler crashed: ",
             TIMEOUT: "the compiler was stopped at its limit (--time-limit): ",
-        }
-        reason = f"{ended.get(compiled.kind, '')}{compiled}"
-        return CheckedTarget(sm=sm, asked=tuple(asked), outcome="failed", reason=reason)
+        }.get(compiled.kind, "")
+        return CheckedTarget(sm=sm, asked=tuple(asked), outcome="failed", reason=f"{ended}{compiled}")
     return CheckedTarget(
         sm=sm,
         asked=tuple(asked),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -16,16 +16,17 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.machines import machine_of
 from trt_workbench.core.shard_files import SHARD
-from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, can_tell, change_points
-from trt_workbench.overview.curves import draw_series
-from trt_workbench.overview.figures import FOLLOWED, RunFigure, figures_of
 from trt_workbench.overview.runs import RunAnswer, run_answer
-from trt_workbench.overview.settings import Over
 from trt_workbench.report.page import is_our_page, render
 from trt_workbench.report.reports import REPORTS
 from trt_workbench.report.sparkline import Spot, sparkline
 from trt_workbench.report.style import file_stem, plots_folder
 from trt_workbench.report.verdict import NOTHING, Reach
+from trt_workbench_history.changes import ChangePoint, can_tell, change_points
+from trt_workbench_history.curves import draw_series
+from trt_workbench_history.figures import READERS, RunFigure
+
+Over = Literal["dates", "commits"]
 
 # Folders of folders of runs, such as `tmp/` itself.
 _DEEPEST = 3
@@ -110,11 +111,6 @@ class _Gathered:
     left_out: list[str] = field(default_factory=list)
 
 
-def holds_runs(folder: Path) -> bool:
-    """Whether a folder is no run directory itself and holds some."""
-    return not (folder / "run.json").is_file() and next(_runs_below(folder, _DEEPEST), None) is not None
-
-
 def write_history(folder: Path, output: Path, over: Over) -> Path:
     """Write `history.html` and `history.json` of all runs below a folder, and return the page's path.
 
@@ -130,7 +126,7 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
     page, document = output / "history.html", output / "history.json"
     refuse_foreign(page, is_our_page)
     refuse_foreign(document, lambda file: read_document(file, History))
-    gathered = _gather(_runs_below(folder, _DEEPEST))
+    gathered = _gather(folder)
     if not gathered.answers:
         why = f"; the first left out: {gathered.left_out[0]}" if gathered.left_out else ""
         raise UsageProblem(f"No run in this folder can be read{why}: {folder}")
@@ -149,9 +145,9 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
         "said": _said(history),
         "verdict": _verdict(history),
         "folder": output,
-        "spark": curve,
+        "spark": _curve,
     }
-    write_text(page, render("overview/history.html.j2", **values), over=anything)
+    write_text(page, render(Path(__file__).with_name("history.html.j2"), **values), over=anything)
     return page
 
 
@@ -170,14 +166,9 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _runs_below(entry, depth - 1)
 
 
-def series_of(directories: Iterable[Path]) -> list[HistorySeries]:
-    """Return every figure that two or more of these runs have in common, over dates."""
-    return _series(_gather(directories).runs, "dates")
-
-
-def _gather(directories: Iterable[Path]) -> _Gathered:
+def _gather(folder: Path) -> _Gathered:
     found = _Gathered()
-    for directory in directories:
+    for directory in _runs_below(folder, _DEEPEST):
         if (directory / SHARD).is_file():  # of a run that merge makes whole
             continue
         try:
@@ -188,7 +179,7 @@ def _gather(directories: Iterable[Path]) -> _Gathered:
             moment = datetime.datetime.fromisoformat(run.started_at)
             with foreign_files(directory):
                 machine, answer = machine_of(environment), run_answer(directory, run, environment)
-                figures = figures_of(directory) if run.command in FOLLOWED else []
+                figures = [*READERS[run.command](directory)] if run.command in READERS else []
         except (UsageProblem, ValueError) as error:
             found.left_out.append(str(error))
             continue
@@ -231,7 +222,7 @@ def _commit(run: _Run) -> str | None:
 def _one(key: tuple[str, ...], pairs: Sequence[tuple[_Run, RunFigure]], comparisons: int) -> HistorySeries:
     command, machine, subject, name, _ = key
     first = pairs[0][1]
-    levels = [None if figure.doubts else SeriesEntry(figure.values, figure.low, figure.high) for _, figure in pairs]
+    levels = [None if figure.doubts else figure for _, figure in pairs]
     points = [_point(run, figure) for run, figure in pairs]
     return HistorySeries(
         command=command,
@@ -303,7 +294,7 @@ def _said(history: History) -> list[str]:
     return sentences if any(series.changes for series in history.series) else [none, *sentences]
 
 
-def curve(series: HistorySeries) -> str:
+def _curve(series: HistorySeries) -> str:
     """Return a series as a small curve; a change has its colour."""
     changes = {change.run_id: change.outcome for change in series.changes}
     spots = [

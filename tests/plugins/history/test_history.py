@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from trt_workbench.bench.ranking import judge, kept_records
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import read_records
 from trt_workbench.core.statistics.comparison import ALPHA
-from trt_workbench.overview.history import History, holds_runs, write_history
+from trt_workbench_history.run import History, write_history
 
 
 def day(number: int) -> str:
@@ -183,9 +184,8 @@ def test_files_of_others_are_left_alone(folder: Path, tmp_path: Path) -> None:
 
 def test_nothing_to_follow_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
-    assert not holds_runs(tmp_path)
+    assert "run.json" in stderr_of("report", tmp_path)  # no run directory, and a folder of none
     (tmp_path / "one/run.json").write_text("{}")
-    assert holds_runs(tmp_path)
     with refused(UsageProblem):
         write_history(tmp_path, tmp_path, "dates")
 
@@ -201,3 +201,21 @@ def test_the_command_takes_a_folder(folder: Path, tmp_path: Path) -> None:
         str(tmp_path / "page/history.html")
     ]
     assert "takes the history of one folder" in stderr_of("report", folder, folder, "--output", tmp_path / "page")
+
+
+def test_runs_of_several_nights_are_lines(tmp_path: Path) -> None:
+    nights = [(1.0, ()), (1.01, ()), (1.3, ("the median moved",)), (1.02, ())]
+    for number, (ms, doubts) in enumerate(nights):
+        bench_folder(
+            tmp_path / f"n{number}", {"a": [ms] * 9}, f"2026-11-2{number}T12:00:00+00:00", unstable=list(doubts)
+        )
+    page = write_history(tmp_path, tmp_path, "dates").read_text(encoding="utf-8")
+    section = page[page.index("run after run") :]
+    line = section[section.index("<svg") : section.index("</svg>")]
+    assert "bench arrays / m b1 / a: latency" in section
+    assert line.count("<circle") == 4
+    assert line.count('fill="var(--panel)"') == 1  # the unstable night, which the line leaves out
+    points = re.search(r'points="([^"]*)"', line)
+    assert points
+    assert len(points[1].split()) == 3
+    assert "<title>2026-11-21, n1: 1.01 ms</title>" in line

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, change_points
+from trt_workbench_history.changes import ChangePoint, SeriesEntry, change_points
 
 REPETITIONS = 9
 

@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.bench import kept_records, unit_medians, untrusted
-from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run
+from trt_workbench.core.artefacts import read_bench_run
 from trt_workbench.core.documents import read_document
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import Record, by_work, read_records
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.upgrade import Upgrade
 from trt_workbench.vision import CocoMetrics, task_in
+from trt_workbench_history.changes import SeriesEntry
 
 LATENCY, THROUGHPUT = "latency", "throughput"
 # What changes how fast scores are made, and not the scores.
 _SPEED_SETTINGS = ("workers", "concurrency")
 
 
-@dataclass(frozen=True)
-class RunFigure:
+@dataclass(frozen=True, kw_only=True)
+class RunFigure(SeriesEntry):
     """One figure of one subject of a run.
 
     Attributes:
@@ -33,9 +33,6 @@ class RunFigure:
         name: such as "latency", "AP" or "perplexity".
         unit: "ms", "items/s", or "" of a score.
         smaller_is_better: whether a smaller one is an improvement.
-        values: one a repetition; of a score, itself.
-        low: lower end of its interval; None without one.
-        high: upper end.
         basis: what has to be equal for two runs' figures to be of the same thing, apart from the labels.
         model_sha256: of the model that it was measured on; None where the run does not say.
         doubts: reasons not to rely on it.
@@ -45,9 +42,6 @@ class RunFigure:
     name: str
     unit: str
     smaller_is_better: bool
-    values: tuple[float, ...]
-    low: float | None
-    high: float | None
     basis: str = ""
     model_sha256: str | None = None
     doubts: tuple[str, ...] = ()
@@ -61,21 +55,6 @@ class RunFigure:
     def subject(self) -> str:
         """The labels as one text."""
         return " / ".join(map(str, self.labels.values()))  # a run may come from anywhere
-
-
-def figures_of(directory: Path) -> list[RunFigure]:
-    """Return the figures of a run directory, those that exist.
-
-    Raises:
-        UsageProblem: it is no run directory, incomplete or damaged, or of a command whose figures are not followed.
-    """
-    command = command_of(directory)
-    if command not in _READERS:
-        raise UsageProblem(
-            f"A run of {command} has no metrics to follow; these commands have: {', '.join(_READERS)}: {directory}"
-        )
-    with foreign_files(directory):
-        return list(_READERS[command](directory))
 
 
 def _bench(directory: Path) -> Iterator[RunFigure]:
@@ -116,7 +95,9 @@ def _measured(labels: Mapping[str, str], name: str, unit: str, values: list[floa
     ends = median_interval(values)
     known = ends.coverage > 0
     low, high = (ends.low, ends.high) if known else (None, None)
-    return RunFigure(labels, name, unit, name == LATENCY, tuple(values), low, high, **more)
+    return RunFigure(
+        tuple(values), low, high, labels=labels, name=name, unit=unit, smaller_is_better=name == LATENCY, **more
+    )
 
 
 def _coco(directory: Path) -> Iterator[RunFigure]:
@@ -129,7 +110,7 @@ def _coco(directory: Path) -> Iterator[RunFigure]:
         if metrics.get(name) is not None:
             low, high = metrics.get(f"{name}_ci95") or (None, None)
             yield RunFigure(
-                labels, name, "", smaller_is_better=False, values=(metrics[name],), low=low, high=high, **more
+                (metrics[name],), low, high, labels=labels, name=name, unit="", smaller_is_better=False, **more
             )
     if metrics["latency_ms"]:
         yield _measured(labels, LATENCY, "ms", [metrics["latency_ms"]["total"]["p50"]], **more)
@@ -146,7 +127,7 @@ def _llm(directory: Path) -> Iterator[RunFigure]:
         for name, smaller in (("perplexity", True), ("top1_agreement", False)):
             value: float | None = row[name]  # type: ignore[literal-required]
             if value is not None:
-                yield RunFigure(labels, name, "", smaller, (value,), None, None, **more)
+                yield RunFigure((value,), labels=labels, name=name, unit="", smaller_is_better=smaller, **more)
 
 
 def _of_model(model: Mapping[str, Any], row: Mapping[str, Any], asked: str | None) -> dict[str, str]:
@@ -154,11 +135,10 @@ def _of_model(model: Mapping[str, Any], row: Mapping[str, Any], asked: str | Non
     return {"model": Path(model["path"]).stem, "runtime": row["backend"], "precision": precision}
 
 
-_READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {
+READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {
     "bench": _bench,
     "eval-coco": _coco,
     "eval-llm": _llm,
     "upgrade": _upgrade,
 }
-FOLLOWED = tuple(_READERS)
-"""Commands whose runs have figures to follow."""
+"""What reads the figures of a run, by the command whose runs have some to follow."""

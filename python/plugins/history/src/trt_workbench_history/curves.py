@@ -13,8 +13,7 @@ from trt_workbench.report.style import ACCENT, INK, WIDE, figure, label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from trt_workbench.overview.history import HistoryPoint, HistorySeries
-    from trt_workbench.overview.settings import Over
+    from trt_workbench_history.run import HistoryPoint, HistorySeries, Over
 
 _LIMIT, _GOOD, _WEAK = "#c0392b", "#00704f", "#9aa5b1"
 # Names of commits below one another, at most.
