@@ -174,13 +174,12 @@ def end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
 
 
 def remaining(step: Step) -> Sequence[object]:
-    """The words of a step that is not done; a bench that was interrupted is gone on with. Empty if nothing is left."""
+    """The words of a step that is not done, which a bench that was interrupted goes on by. Empty if nothing is left."""
     if step.made is None or not step.made.exists():
         return step.words
     run = step.made if step.made.name == "run.json" else step.made / "run.json"
-    if not run.is_file() or json.loads(run.read_text(encoding="utf-8"))["status"] != "partial":
-        return ()
-    return step.words if run == step.made else command("bench", "--resume", step.made)
+    partial = run.is_file() and json.loads(run.read_text(encoding="utf-8"))["status"] == "partial"
+    return step.words if partial else ()
 
 
 def command(*words: object) -> list[object]:

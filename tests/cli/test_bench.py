@@ -19,8 +19,9 @@ from tests.waiting import wait_until
 
 from trt_workbench.bench import run as bench_run
 from trt_workbench.bench.config import shipped_configs
-from trt_workbench.core.directory import run_directory
-from trt_workbench.core.records import Record
+from trt_workbench.core import work
+from trt_workbench.core.environment import installed_packages
+from trt_workbench.core.records import Record, finished_records
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -202,36 +203,58 @@ def test_a_backend_that_cannot_serve(config: Path, tmp_path: Path) -> None:
     assert (tmp_path / "none" / "report.html").is_file()
 
 
-def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path: Path) -> None:
-    write_model(tmp_path / "broken.onnx", axis=7)
-    config.write_text(config.read_text().replace("{tiny:", "{broken: {path: broken.onnx}, tiny:"))
-    run = tmp_path / "run"
-    result = trtw("bench", config, "--output", run)
-    assert "one failed at sweep: broken b1, sweep: broken b2: " in " ".join(result.stdout.split())
-    assert (result.exit_code, "4 of 8 points were not measured" in result.stderr) == (1, True)
-    failed = [record for record in measured(run) if record.status == "failed"]
-    assert len(failed) == 8
-    assert failed[0].error_kind == "UsageProblem"
-    assert "broken.onnx" in (failed[0].error or "")
-    kept = {(record.key, record.repetition) for record in measured(run) if record.status == "ok"}
+def unfinished(run: Path, records: int) -> list[Record]:
+    """Make a finished run one that was killed while it wrote a line; return the records before that."""
+    before = measured(run)[:records]
+    lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
+    (run / "records.jsonl").write_text("".join(lines[:records]) + lines[records][:-9])
+    document = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**document, "status": "partial"}))
+    return before
 
-    write_model(tmp_path / "broken.onnx")
-    samples = {record.samples: (run / str(record.samples)).read_bytes() for record in measured(run) if record.samples}
-    assert trtw("bench", "--resume", run).exit_code == 0
-    records = measured(run)
-    assert {record.status for record in records} == {"ok"}
-    assert kept < {(record.key, record.repetition) for record in records}
-    assert all((run / name).read_bytes() == content for name, content in samples.items())
+
+def test_a_run_goes_on_where_it_ended_and_what_failed_is_tried_again(config: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stdout_of("bench", config, "--output", run)
+    first, second, *rest = measured(run)
+    failed = second.model_copy(update={"status": "failed", "error": "no memory", "samples": None})
+    (run / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in (first, failed, *rest)))
+    kept = [one for one in unfinished(run, 5) if one.status == "ok"]
+    samples = [(run / str(one.samples)).read_bytes() for one in kept]
+    said = trtw("bench", config, "--output", run)
+    assert (said.exit_code, "Continuing the run in this folder" in said.stderr) == (0, True)
+    found = measured(run)
+    assert ({one.status for one in found}, found[:4]) == ({"ok"}, kept)
+    whole = sorted((one.key, one.repetition) for one in (first, second, *rest))
+    assert sorted((one.key, one.repetition) for one in found) == whole
+    assert [(run / str(one.samples)).read_bytes() for one in kept] == samples
     assert "Part 1, from " in (run / "report.html").read_text()
 
 
-def test_a_run_of_another_machine_is_not_resumed(measured_once: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["none", "processor", "version", "repetitions", "model", "only"])
+def test_nothing_is_taken_of_a_finished_run_or_of_another_machine_version_or_setting(
+    change: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "run"
-    shutil.copytree(measured_once, run)
-    environment = json.loads((run / "env.json").read_text())
-    environment["driver"]["gpus"] = [{"index": 0, "name": "NVIDIA H200"}]
-    (run / "env.json").write_text(json.dumps(environment))
-    held(stderr_of("bench", "--resume", run))
+    words: tuple[object, ...] = ("bench", config, "--only", "b1/", "--output", run)
+    stdout_of(*words)
+    before = measured(run)
+    if change != "none":
+        unfinished(run, 3)
+    if change == "processor":
+        monkeypatch.setattr(work, "cpu_report", lambda: {"model": "another"})
+    elif change == "version":
+        monkeypatch.setattr(work, "installed_packages", lambda: {**installed_packages(), "onnx": "0.1"})
+    elif change == "repetitions":
+        config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 1"))
+    elif change == "model":
+        write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Relu(x) }")
+    elif change == "only":
+        words = ("bench", config, "--only", "b1/one", "--output", run)
+    said = trtw(*words)
+    assert said.exit_code == 0
+    held(re.sub("'.*' there", "'OLD' there", re.sub("is '.*' here", "is 'NEW' here", said.stderr)))
+    assert not [one for one in measured(run) if one in before]
 
 
 def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:
@@ -248,31 +271,18 @@ def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, endin
     return code, said.read_text()
 
 
-def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(
-    config: Path, fork_server: ForkServer, tmp_path: Path
-) -> None:
-    config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
+def test_a_run_that_was_killed_goes_on(config: Path, fork_server: ForkServer, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 30"))
     run = tmp_path / "run"
     _end_while_measuring(fork_server, config, run, signal.SIGKILL)
     assert not run.exists()
     (staging,) = tmp_path.glob(".run.*.staging")
-    kept = {(record.key, record.repetition) for record in measured(staging)}
-
-    document = json.loads((staging / "config.json").read_text())
-    (staging / "config.json").write_text(json.dumps({**document, "repetitions": 1}))
-    stdout_of("bench", "--resume", staging)
-    assert kept <= {(record.key, record.repetition) for record in measured(run)}
+    kept = finished_records(staging)
+    stdout_of("bench", config, "--output", run, "--only", "b1/one")
+    assert measured(run)[: len(kept)] == kept
+    assert len(measured(run)) == 30
     assert json.loads((run / "run.json").read_text())["status"] == "complete"
     assert not list(tmp_path.glob(".run.*"))
-
-
-def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) -> None:
-    shutil.copytree(measured_once, tmp_path / "run")
-    with run_directory("bench", tmp_path / "other") as live:
-        for name in ("config.json", "records.jsonl", "samples"):
-            (tmp_path / "run" / name).rename(live.path / name)
-        held(stderr_of("bench", "--resume", live.path))
-    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -283,7 +293,7 @@ def test_interrupted_runs_are_kept_and_marked(
     run = tmp_path / "run"
     code, said = _end_while_measuring(fork_server, config, run, ending)
     assert code == 130, said
-    assert "--resume" in said
+    assert f"continue with `… --output {run}`" in said
     assert json.loads((run / "run.json").read_text())["status"] == "partial"
     assert measured(run)
     assert not list(tmp_path.glob(".run.*"))
@@ -309,16 +319,17 @@ def test_what_was_measured_before_a_failure_is_kept(
 @pytest.mark.parametrize(
     "place", ["../secret.npz", "{root}/secret.npz", "samples/../../secret.npz", "samples/link.npz"]
 )
-def test_samples_of_a_resumed_run_stay_in_their_folder(measured_once: Path, tmp_path: Path, place: str) -> None:
+def test_samples_of_a_run_that_goes_on_stay_in_their_folder(config: Path, tmp_path: Path, place: str) -> None:
     run = tmp_path / "run"
-    shutil.copytree(measured_once, run)
+    words = ("bench", config, "--only", "b1/one", "--output", run)
+    stdout_of(*words)
+    unfinished(run, 1)
     (tmp_path / "secret.npz").write_bytes(b"secret")
     (run / "samples" / "link.npz").symlink_to(tmp_path / "secret.npz")
-    records = measured(run)
-    records[0] = records[0].model_copy(update={"samples": place.format(root=tmp_path)})
-    (run / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in records))
+    record = finished_records(run)[0].model_copy(update={"samples": place.format(root=tmp_path)})
+    (run / "records.jsonl").write_text(record.model_dump_json() + "\n")
     before = sorted(tmp_path.rglob("*"))
-    held(stderr_of("bench", "--resume", run))
+    held(stderr_of(*words))
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -110,7 +110,7 @@ def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
     lines = (run / "records.jsonl").read_text().splitlines()
     later = json.dumps({**json.loads(lines[1]), "schema_version": 2})
     (run / "records.jsonl").write_text("\n".join([lines[0], later]) + "\n")
-    for command in (["compare", run, run], ["report", run], ["bench", "--resume", run]):
+    for command in (["compare", run, run], ["report", run]):
         said = stderr_of(*command)
         held(said)
 
@@ -128,7 +128,7 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         held(stderr_of("bench", config, "--dry-run", "--model", text))
     run = tmp_path / "run"
     assert trtw("bench", config, "--model", f"m={model}", "--output", run).exit_code == 0
-    assert trtw("bench", "--resume", run).exit_code == 0  # the run directory remembers the file
+    assert trtw("bench", run / "config.json", "--dry-run").exit_code == 0  # the run directory remembers the file
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ def test_an_overview_needs_a_folder(tmp_path: Path) -> None:
 def test_what_is_no_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     run, said = tmp_path / name, {"gone": "does not exist", "file": "is a file, not a run directory"}[name]
-    for command in (["report", run], ["compare", run, run], ["bench", "--resume", run]):
+    for command in (["report", run], ["compare", run, run]):
         result = trtw(*command)
         assert result.exit_code == 2
         assert result.stderr == f"error: The run directory {said}: {run}\n"
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    for command in (["report", tmp_path], ["compare", tmp_path, tmp_path], ["bench", "--resume", tmp_path]):
+    for command in (["report", tmp_path], ["compare", tmp_path, tmp_path]):
         held(stderr_of(*command))
 
 
@@ -256,7 +256,6 @@ def test_several_builds_are_measured_in_turns_and_their_spread_is_shown(
     assert "Several builds: s, m b1 8x8, built precision=fp16" in page
     assert "k1.4" in page
     again = tmp_path / "again"
-    stdout_of("bench", "--resume", run)
     stdout_of("bench", run / "config.json", "--output", again)  # the configuration says the builds
     assert len(json.loads((again / "builds.json").read_text())["groups"]) == 2
     assert len((tmp_path / "log").read_text().splitlines()) == 6
@@ -280,7 +279,9 @@ def test_a_resumed_run_has_the_builds_of_one_that_nothing_ended(
         run = shutil.copytree(whole, tmp_path / name)
         lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
         (run / "records.jsonl").write_text("".join(lines[:4]))
-        stdout_of("bench", "--resume", run)
+        document = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**document, "status": "partial"}))
+        stdout_of("bench", config, "--builds", 3, "--output", run)
         (group,) = json.loads((run / "builds.json").read_text())["groups"]
         return measured(run), group
 
@@ -304,4 +305,3 @@ def test_a_resumed_run_has_the_builds_of_one_that_nothing_ended(
 @pytest.mark.usefixtures("model")
 def test_builds_are_of_runtimes_that_build(tmp_path: Path) -> None:
     held(stderr_of("bench", one_runtime(tmp_path, "{backend: torch}"), "--builds", 3, code=2))
-    held(stderr_of("bench", "--resume", tmp_path, "--builds", 3, code=2))

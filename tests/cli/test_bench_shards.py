@@ -77,7 +77,6 @@ def test_what_is_missing_is_said_and_changes_are_found(config: Path, tmp_path: P
     (tmp_path / "0" / "records.jsonl").write_text("")
     edited(tmp_path / "0")
     held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial"))
-    held(stderr_of("bench", "--resume", tmp_path / "0", "--shard", "0/2"))
     held(stderr_of("bench", config, "--shard", "0/2"))
 
 

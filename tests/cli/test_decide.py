@@ -16,7 +16,6 @@ from onnx import helper, numpy_helper
 from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
-from tests.run_folders import run_folder
 from tests.texts import held
 from tests.unit.decide.test_report import decision, row
 from typer.testing import Result
@@ -418,7 +417,8 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     trtw("decide", *words, "--output", first)
     assert len(builds.read_text().splitlines()) == 2
-    trtw("decide", *words, "--variants", variants, "--resume", first, "--output", second)
+    shutil.copytree(first, second)
+    trtw("decide", *words, "--variants", variants, "--output", second)
     found = rows(second)
     places = ("trt", "trt-level5", "trt-no-cudnn")
     assert set(found) == {(precision, place) for precision in ("fp32", "fp16") for place in places}
@@ -432,7 +432,8 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]
     before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp16"]
     assert before[0] in read_records(second / "records.jsonl")
-    trtw("decide", *words, "--seed", 1, "--batch", 2, "--resume", first, "--output", third)  # asked for in another way
+    shutil.copytree(first, third)
+    trtw("decide", *words, "--seed", 1, "--batch", 2, "--output", third)  # asked for in another way
     assert len(list((third / "logs").glob("score-*.log"))) == 2
     why = "Rows of the earlier run are done again, from fp32 on trt on: the model, its data or an option is another."
     assert why in json.loads((third / "decision.json").read_text())["notes"]
@@ -440,8 +441,8 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     document = json.loads(row.read_text())
     document["here"]["versions"]["onnx"] = "1.0"
     row.write_text(json.dumps({**document, "asked": "0"}))
-    trtw("decide", *words, "--repetitions", 0, "--resume", first, "--output", third)
-    held(next(one for one in json.loads((third / "decision.json").read_text())["notes"] if "again" in one))
+    trtw("decide", *words, "--repetitions", 0, "--output", first)
+    held(next(one for one in json.loads((first / "decision.json").read_text())["notes"] if "again" in one))
 
 
 def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,18 +461,18 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
     monkeypatch.setattr(DecideRun, "_answered", interrupted)
     at = 3
     ended = trtw("decide", *words, "--output", run)
-    assert (ended.exit_code, f"continue by the same command with --resume {run}" in ended.stderr) == (130, True)
+    assert (ended.exit_code, f"continue with `… --output {run}`" in ended.stderr) == (130, True)
     at = 7  # all rows are there
-    trtw("decide", *words, "--resume", run)
+    trtw("decide", *words, "--output", run)
     assert len(builds.read_text().splitlines()) == 4
     whole, records = (run / "builds.json").read_text(), (run / "records.jsonl").read_text()
     at = 8
-    assert trtw("decide", *words, "--resume", run).exit_code == 130
+    assert trtw("decide", *words, "--output", run).exit_code == 130
     assert sorted((run / "records.jsonl").read_text()) == sorted(records)
     assert len(list((run / "scores").glob("*/trt/build-*/row.json"))) == 4
     shutil.rmtree(tmp_path / "out" / "engines")
     at, overdue = -1, True  # what is there takes none of the budget
-    trtw("decide", *words, "--resume", run)
+    trtw("decide", *words, "--output", run)
     overdue = False
     assert len(builds.read_text().splitlines()) == 4  # nothing was built again
     first, second = (json.loads(text)["groups"] for text in (whole, (run / "builds.json").read_text()))
@@ -480,7 +481,7 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
     assert {row["state"] for row in rows(run).values()} == {"measured"}
     lines = [one for one in records.splitlines() if "build-2" not in one or '"repetition": 3' not in one]
     (run / "records.jsonl").write_text("\n".join(lines) + "\n")
-    trtw("decide", *words, "--resume", run)
+    trtw("decide", *words, "--output", run)
     assert len(builds.read_text().splitlines()) == 6  # build 2 of each row lacks a latency
     for one in read_records(run / "records.jsonl"):
         precision, number = one.runtime.split("-")[1], one.runtime[-1]
@@ -501,10 +502,4 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
 def test_variants_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "variants.yaml").write_text(text)
     words = (*relu(tmp_path), "--backends", "trt", "--variants", tmp_path / "variants.yaml")
-    held(" ".join(stderr_of("decide", *words, "--output", tmp_path / "run").split()))
-
-
-def test_only_a_run_of_decide_is_resumed(tmp_path: Path) -> None:
-    run = run_folder(tmp_path / "old", "bench", "2026-10-01T12:00:00+00:00")
-    words = (*relu(tmp_path), "--backends", "ort-cpu", "--precisions", "fp32", "--resume", run)
     held(" ".join(stderr_of("decide", *words, "--output", tmp_path / "run").split()))

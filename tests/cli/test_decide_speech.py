@@ -1,6 +1,7 @@
 """`trtw decide` of a streaming encoder: word error rates of candidates whose ranges come from utterances."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,8 @@ def test_a_manifest_and_a_contract_of_ones_own(tmp_path: Path, spoken: tuple[Pat
     found = json_of(*QUICK, model, *words, *data, "--output", tmp_path / "run")
     assert found["rows"][0]["speed"]["outputs"] == "matched"
     assert not any("were also scored" in doubt for doubt in found["recommendation"]["doubts"])
-    resumed = (*QUICK, model, *words, *data, "--resume", tmp_path / "run", "--output")
-    taken, changed = tmp_path / "taken", tmp_path / "changed"
+    resumed = (*QUICK, model, *words, *data, "--output")
+    taken, changed = (shutil.copytree(tmp_path / "run", tmp_path / name) for name in ("taken", "changed"))
     json_of(*resumed, taken)
     audio = (scored.parent / "0.wav").read_bytes()
     write_wav(scored.parent / "0.wav", utterance(CALIBRATION_UTTERANCES[9]).samples)

@@ -15,8 +15,8 @@ from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.shard_workers import Device
 from trt_workbench.core.spread import Spread
 from trt_workbench.core.spread import spread as spread_over
-from trt_workbench.vision.gpus import job_of
 from trt_workbench.vision.run import CocoRequest
+from trt_workbench.vision.shard_worker import job_of
 
 
 @pytest.fixture

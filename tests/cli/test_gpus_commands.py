@@ -135,7 +135,7 @@ def test_batches_that_end_workers_are_left_out_and_named(llm_folder: Callable[[s
     assert found["status"] == "partial"
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_refused() -> None:
     pytest.importorskip("torch")
     for words in (
         ("eval-llm", "--backends", "torch,ort-cpu", "--gpus", "all"),
@@ -143,7 +143,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ("eval-stream", "--backend", "ort-cpu", "--gpus", "0"),
         ("eval-stream", "--backend", "torch", "--gpus", "0", "--faults"),
         ("bench", "smoke", "--gpus", "all"),
-        ("bench", "--resume", tmp_path, "--gpus", "all"),
     ):
         held(stderr_of(*words))
     for name in ("eval-llm", "eval-stream", "bench"):

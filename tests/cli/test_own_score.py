@@ -222,14 +222,14 @@ def test_a_later_run_scores_again_what_has_changed(examples: Path, monkeypatch: 
     np.save("truth.npy", data["truth"])
     words = ("decide", "depth.onnx", "--data", "x.npy", "--annotations", "truth.npy", "--score", "depth.py:abs_rel",
              "--precisions", "fp32,fp16", *ASKED)  # fmt: skip
-    first = json_of(*words, "--output", "first")["rows"][0]["score"]["value"]
-    again = trtw(*words, "--resume", "first", "--output", "again")
+    first = json_of(*words, "--output", "run")["rows"][0]["score"]["value"]
+    again = trtw(*words, "--output", "run")
     assert "Scoring fp32" not in again.output
     np.save("truth.npy", data["truth"] * np.float32(1.06))
-    other = json_of(*words, "--resume", "first", "--output", "other")["rows"][0]["score"]["value"]
+    other = json_of(*words, "--output", "run")["rows"][0]["score"]["value"]
     assert other > 3 * first > 0
     Path("depth.py").write_text(Path("depth.py").read_text().replace("return ", "return 2 * "))
-    changed = json_of(*words, "--resume", "other", "--output", "changed")["rows"][0]["score"]["value"]
+    changed = json_of(*words, "--output", "run")["rows"][0]["score"]["value"]
     assert changed == pytest.approx(2 * other)
 
 

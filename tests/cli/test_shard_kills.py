@@ -28,7 +28,7 @@ from pathlib import Path
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.shard_workers import Device
 from trt_workbench.core.spread import spread
-from trt_workbench.vision.gpus import job_of
+from trt_workbench.vision.shard_worker import job_of
 from trt_workbench.vision.run import CocoRequest
 model, images, annotations, output = map(Path, sys.argv[1:])
 asked = CocoRequest(model=model, images=images, annotations=annotations)

@@ -1,4 +1,4 @@
-"""`trtw upgrade --resume`: whatever ended a run, the next one does what is left, and says what was done when.
+"""`trtw upgrade` again: whatever ended a run, the next one does what is left, and says what was done when.
 
 Each command of the stacks runs once, in this process; afterwards what it left is copied to where it is asked for.
 """
@@ -6,6 +6,7 @@ Each command of the stacks runs once, in this process; afterwards what it left i
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from tests.in_app import stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
+from trt_workbench.core import work
 from trt_workbench.core.builds import BuildGroups, Builds, BuiltGroup, OneBuild, builds_of
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.stack import Stack
@@ -134,7 +136,6 @@ def full_there(*_: object) -> Ended:
 
 def without_parts(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "upgrade.json").read_text())
-    del found["asked"]
     for one in found["models"]:
         del one["run_id"], one["model"]
     return found
@@ -169,12 +170,7 @@ def test_what_is_finished_is_not_done_again(
     assert str(run) in result.stderr  # where it is kept
     write_json(run / "builds.json", SEVERAL)
     first, done = run_of(run)["run_id"], len(commands.outputs)
-    said = stdout_of(
-        "upgrade",
-        *WORDS,
-        "--resume",
-        "run",
-    )
+    said = stdout_of("upgrade", *WORDS, "--output", "run")
     assert {place[1] for place in commands.outputs[done:]} == {"second"}
     assert without_parts(run) == without_parts(whole / "run")
     assert builds_of(run) == SEVERAL.groups[:1]  # of the second there were none
@@ -201,9 +197,8 @@ def test_a_run_that_was_killed_goes_on_where_it_was_to_be(commands: Commands, wh
 
     ending(commands, STEPS, killed)
     trtw("upgrade", *WORDS, "--output", "run")
-    (staging,) = (tmp_path / "left").iterdir()
     done = len(commands.outputs)
-    said = stdout_of("upgrade", *WORDS, "--resume", staging)
+    said = stdout_of("upgrade", *WORDS, "--output", "left/run")
     assert {place[1] for place in commands.outputs[done:]} == {"second"}
     assert without_parts(tmp_path / "left" / "run") == without_parts(whole / "run")
     assert [one.name for one in (tmp_path / "left").iterdir()] == ["run"]
@@ -217,7 +212,7 @@ def test_of_what_was_killed_nothing_is_known_and_it_is_done_again(code: int, com
     assert result.exit_code == 3
     assert "The first, first: the process was killed by SIGKILL, probably because memory ran out." in result.stderr
     done = len(commands.outputs)
-    stdout_of("upgrade", *WORDS, "--resume", "run")
+    stdout_of("upgrade", *WORDS, "--output", "run")
     assert {place[1] for place in commands.outputs[done:]} == {"first"}
     assert without_parts(Path("run")) == without_parts(whole / "run")
 
@@ -226,22 +221,24 @@ def test_a_resumed_run_that_is_interrupted_keeps_all_that_was_finished(commands:
     ending(commands, 1, lambda *_: Ended(-signal.SIGKILL, "", ""))  # of the first model
     trtw("upgrade", *WORDS, "--output", "run")
     ending(commands, len(commands.outputs) + 1, interrupted)
-    trtw("upgrade", *WORDS, "--resume", "run")
+    trtw("upgrade", *WORDS, "--output", "run")
     assert [one["name"] for one in without_parts(Path("run"))["models"]] == ["second"]
-    stdout_of("upgrade", *WORDS, "--resume", "run")
+    stdout_of("upgrade", *WORDS, "--output", "run")
     assert without_parts(Path("run")) == without_parts(whole / "run")
     assert len(json.loads(Path("run", "env.json").read_text())["earlier"]) == 2
 
 
 @pytest.mark.parametrize(
-    "change", ["model", "--from-option", "--full", "--seed", "versions", "models", "inputs", "command"]
+    "change", ["model", "--from-option", "--full", "--seed", "versions", "models", "inputs", "processor"]
 )
-def test_a_run_of_something_else_is_not_resumed(change: str, commands: Commands, tmp_path: Path) -> None:
+def test_of_a_run_of_something_else_nothing_is_taken(
+    change: str, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save("x.npy", np.ones((4, 16), np.float32))
     words = (*WORDS, "--inputs", "x=x.npy")
     ending(commands, STEPS, interrupted)
     trtw("upgrade", *words, "--output", "run")
-    before = (tmp_path / "run" / "upgrade.json").read_bytes()
+    done = len(commands.outputs)
     more = {
         "--from-option": ("--from-option", "graph_optimization=none"),
         "--full": ("--full",),
@@ -255,8 +252,9 @@ def test_a_run_of_something_else_is_not_resumed(change: str, commands: Commands,
         np.save("x.npy", np.zeros((4, 16), np.float32))
     elif change == "models":
         words = words[1:]
-    elif change == "command":
-        (tmp_path / "run" / "run.json").write_text(json.dumps({**run_of(tmp_path / "run"), "command": "bench"}))
-    held(stderr_of("upgrade", *words, *more.get(change, ()), "--resume", "run", "--output", "other"))
-    assert (tmp_path / "run" / "upgrade.json").read_bytes() == before
-    assert not (tmp_path / "other").exists()
+    elif change == "processor":
+        monkeypatch.setattr(work, "cpu_report", lambda: {"model": "another"})
+    said = trtw("upgrade", *words, *more.get(change, ()), "--output", "run").stderr
+    held(re.sub(r"was '[^']*' there and is '[^']*' here", "was 'OLD' there and is 'NEW' here", said.splitlines()[0]))
+    assert commands.outputs[done:][0] == commands.outputs[0] or change == "models"
+    assert len(commands.outputs) == done + (STEPS // 2 if change == "models" else STEPS)

@@ -320,7 +320,7 @@ _OPTIONS = {
         "--seed",
         "--device",
     ),
-    "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
+    "bench": ("--only", "--model", "--skip-unavailable"),
     "compare": ("--tolerance",),
     "report": (),
     "eval-llm": (
@@ -484,10 +484,6 @@ def _bench(_: Rng) -> _Recipe:
     return _Recipe(words, ["settings/bench.yaml", "settings/m.onnx"])
 
 
-def _bench_resume(_: Rng) -> _Recipe:
-    return _Recipe(["bench", "--resume", "runs/bench", "--dry-run"], _run_files("bench"))
-
-
 _RUN_FILES = {
     "bench": ("run.json", "env.json", "config.json", "records.jsonl"),
     "eval-coco": (
@@ -633,7 +629,6 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "refit": (2, _refit),
     "bench-plan": (6, _bench_plan),
     "bench": (0.3, _bench),
-    "bench-resume": (3, _bench_resume),
     "report": (10, _report),
     "history": (4, _history),
     "check-node": (3, _check_node),

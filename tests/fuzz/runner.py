@@ -260,10 +260,9 @@ def _is_untypable(word: str) -> bool:
 
 def _listing(folder: Path, place: Path, words: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return size and time of every file below `folder` but for those that a command, `words`, may write."""
-    # a mutated name of an output is still the output that was asked for, and what is resumed goes on where it is
+    # a mutated name of an output is still the output that was asked for
     pairs = [(flag, os.path.normpath(place / word)) for flag, word in itertools.pairwise(words) if word]
-    asked = [path for flag, path in pairs if flag == "--resume"]
-    asked += [path + end for flag, path in pairs if flag in ("--output", "-o") for end in ("", ".json")]
+    asked = [path + end for flag, path in pairs if flag in ("--output", "-o") for end in ("", ".json")]
     own = {str(place / name) for name in _OWN} | {str(folder / name) for name in ("stdout", "stderr")}
     own |= {path for path in asked if not place.is_relative_to(path)}
     passed = own | {str(path) for one in asked for path in Path(one).parents}

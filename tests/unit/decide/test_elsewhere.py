@@ -19,7 +19,6 @@ def test_a_command_for_a_card_holds_what_was_asked_and_nothing_of_this_machine(
     asked = DecideSettings(
         data=tmp_path / "a/val.npz", max_latency_ms=2.5, max_memory_mib=512.0, keep=("AP", "f1@0.3"), search=False,
         expect={"AP": 0.391}, budget=60.0, repetitions=0, backends=("ort-cpu",), certain=True, seed=5,
-        resume=tmp_path,
     )  # fmt: skip
     calibration = CalibrationSettings(calibration=str(tmp_path / "b/val.npz"), imgsz=(480, 640), threads=2, seed=5)
     words = words_elsewhere(tmp_path / "a/m.onnx", asked, calibration)

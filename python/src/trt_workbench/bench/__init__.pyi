@@ -22,8 +22,9 @@ from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun
 from .settings import MatrixSettings as MatrixSettings
+from .sharding import measured_in as measured_in
 from .sharding import merge_shards as merge_shards
-from .sharding import samples_of as samples_of
+from .sharding import put_measured as put_measured
 from .view import Table as Table
 from .view import Winner as Winner
 from .view import tables as tables

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,13 @@ from trt_workbench.bench.model_files import check_contracts, model_files, with_m
 from trt_workbench.bench.options import check_runtimes, check_shapes
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
-from trt_workbench.bench.sharding import block_of, samples_of, write_shard
-from trt_workbench.core.artefacts import Status, read_environment
+from trt_workbench.bench.sharding import COMMAND, block_of, measured_in, put_measured, what_decides, write_shard
+from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import run_directory
-from trt_workbench.core.documents import append_lines, read_document, write_json
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.machines import other_machine
-from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.work import continued
 from trt_workbench.core.workspace import EMBEDDED_MODELS, embedded_model
 from trt_workbench.verify import BenchGate
 from trt_workbench.vision import check_family
@@ -45,7 +43,6 @@ class PreparedBench:
     Attributes:
         config: what was asked.
         points: the points to measure, in order.
-        earlier: run directory to resume; None for a new run.
         shard: the block of the sweeps to measure; None for all.
         named: whether somebody named the backends; if not, those that cannot serve here are left out.
         notes: what the user should know, in sentences.
@@ -53,7 +50,6 @@ class PreparedBench:
 
     config: BenchConfig
     points: list[Point]
-    earlier: Path | None = None
     shard: Shard | None = None
     named: bool = True
     notes: tuple[str, ...] = ()
@@ -70,34 +66,36 @@ class PreparedBench:
         skip_unavailable: bool,
         progress: Progress | None,
         gate: BenchGate | None = None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> BenchOutcome:
         """Measure, and move everything into the run directory. What was measured before a failure is kept, too.
 
         Args:
-            output: the run directory to write; None for the default place. A resumed run goes where it was,
-                one that was killed where it was to go.
+            output: the run directory to write, of which an unfinished run is continued; None for the default place.
             skip_unavailable: leave out backends that cannot serve here instead of failing.
             progress: as in `BenchRun`.
             gate: as in `BenchRun`.
+            note: called with what the user should know.
 
         Raises:
-            UsageProblem: the output cannot be written, a backend is unknown, the earlier run is still running, or was
-                changed.
+            UsageProblem: the output cannot be written, a backend is unknown, or the unfinished run was changed.
             ComponentMissing: a backend cannot serve here.
             KeyboardInterrupt: interrupted before anything was measured.
         """
         points = self.own
-        with run_directory("bench", output, earlier=self.earlier) as run:
-            if self.earlier:
-                _require_the_same_machine(self.earlier, run.path)
+        with run_directory(COMMAND, output) as run:
+            asked = {**what_decides(self.config, self.points), "shard": self.shard and str(self.shard)}
+            earlier = continued(run, asked, note)
             reasons = unavailable_backends(
                 (point.backend for point in points), run.path / "availability.log", self.config.timeout_s
             )
             if self.named and not skip_unavailable:
                 require_available(reasons)
             write_json(run.path / "config.json", self.config)
-            kept = self._keep(run.path)
+            (run.path / "samples").mkdir()
+            put_measured(found := measured_in(earlier), run.path)
             unavailable = {name: str(reason) for name, reason in reasons.items()}
+            kept = [record for _, record in found]
             bench = BenchRun(self.config, points, run.path, unavailable, kept, progress, gate, self.points)
             facts: dict[str, Any] = {"allow_unverified": bool(gate and gate.allows_unverified)}
             status: Status = "complete"
@@ -115,27 +113,6 @@ class PreparedBench:
                 write_shard(run.path, self.config, self.points, self.shard)
                 facts["shard"] = str(self.shard)
             return BenchOutcome(run.commit(status, **facts), status)
-
-    def _keep(self, folder: Path) -> list[Record]:
-        """Copy what the earlier run measured into `folder`; what failed there is tried again."""
-        if self.earlier is None:
-            return []
-        kept = [record for record in read_records(self.earlier / "records.jsonl") if record.status == "ok"]
-        (folder / "samples").mkdir()
-        for record in kept:
-            if record.samples:
-                shutil.copyfile(samples_of(self.earlier, record), folder / record.samples)
-        append_lines(folder / "records.jsonl", kept)
-        return kept
-
-
-def _require_the_same_machine(earlier: Path, folder: Path) -> None:
-    """Raise UsageProblem where a run that is resumed was measured on another machine: one table is of one."""
-    if other := other_machine(read_environment(earlier), read_environment(folder)):
-        raise UsageProblem(
-            f"The earlier run was measured on another machine ({'; '.join(other)}); measure again without --resume: "
-            f"{earlier}"
-        )
 
 
 def prepare_bench(
@@ -204,16 +181,7 @@ def _with_server(config: BenchConfig, url: str | None) -> BenchConfig:
     return config.model_copy(update={"runtimes": runtimes})
 
 
-def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
-    """Plan to resume the run in `directory`: what it has measured is kept, the rest is measured.
-
-    Raises:
-        UsageProblem: the folder is no bench run, or its files are damaged.
-    """
-    return plan_bench(read_document(directory / "config.json", BenchConfig), only, directory)
-
-
-def plan_bench(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:
+def plan_bench(config: BenchConfig, only: Sequence[str]) -> PreparedBench:
     """Expand the matrix of a configuration. Raises UsageProblem as `prepare_bench`."""
     files = model_files(config)
     for name, entry in config.models.items():
@@ -224,4 +192,4 @@ def plan_bench(config: BenchConfig, only: Sequence[str], earlier: Path | None = 
     require_known(points)
     check_runtimes(points)
     check_shapes(points, files)
-    return PreparedBench(config, points, earlier)
+    return PreparedBench(config, points)

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
+from trt_workbench.bench.settings import MatrixSettings
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     OutputOption,
     handled,
+    interrupted,
     note,
     print_json,
     print_line,
     print_run,
-    say,
     say_if_allowed,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
+from trt_workbench.core.errors import CheckFailed, DeviceFailure, error_kind
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, ServerUrl, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.workers import CRASH, TIMEOUT
@@ -57,7 +57,6 @@ def bench(
     matrix: MatrixSettings,
     url: ServerUrl = None,
     builds: BuildsOption = None,
-    resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
     skip_unavailable: Annotated[bool, Setting("Skip unavailable backends, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
     shard: ShardOption = None,
@@ -68,27 +67,17 @@ def bench(
 ) -> None:
     """Measure models on runtimes and rank them.
 
-    Repetitions are interleaved, each runtime runs in its own process, and the ranking has intervals.
+    Repetitions are interleaved, each runtime runs in its own process, and the ranking has intervals. The same command
+    with the --output of a run that was interrupted continues it.
     """
     if show:
         _list()
         return
     exclude_each_other(shard, gpus)
-    parallel = shard or gpus is not None
-    if resume is not None and (
-        config is not None or output is not None or model or url or builds or parallel or matrix != ANY_MATRIX
-    ):
-        raise UsageProblem(
-            "--resume uses the configuration and the folder of the earlier run; leave out other options."
-        )
     say_if_allowed(allow_unverified=allow_unverified)
-    from trt_workbench.bench.bench_run import prepare_bench, resume_bench
+    from trt_workbench.bench.bench_run import prepare_bench
 
-    planned = (
-        resume_bench(resume, only)
-        if resume
-        else prepare_bench(config or "smoke", only, model, url, shard, builds, matrix)
-    )
+    planned = prepare_bench(config or "smoke", only, model, url, shard, builds, matrix)
     for text in planned.notes:
         note(text)
     if dry_run:
@@ -106,6 +95,7 @@ def bench(
                 skip_unavailable=skip_unavailable,
                 progress=start("Measuring"),
                 gate=BenchGate(allow_unverified),
+                note=note,
             )
 
     if shard:
@@ -135,8 +125,7 @@ def bench(
     drawing = draw(outcome.directory, debug=debug)
     _show(read_bench_run(outcome.directory), as_json=as_json)
     if outcome.status == "partial":
-        say(f"Interrupted; continue with --resume {outcome.directory}")
-        raise typer.Exit(INTERRUPTED)
+        raise interrupted(outcome.directory)
     require_sound({}, outcome.directory)
     drawing.end()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, sweep_of
 from trt_workbench.bench.model_files import model_files
@@ -15,9 +16,10 @@ from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
-from trt_workbench.core.records import Record, records_in
+from trt_workbench.core.records import Record, finished_records, records_in
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, write_document
+from trt_workbench.core.shard_files import Shards, write_document
+from trt_workbench.core.work import identity
 from trt_workbench.model.opened import sha256_of
 
 COMMAND: Final = "bench"
@@ -39,7 +41,8 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
         {(point.key, repetition) for point in sweep for repetition in range(config.repetitions)}
         for sweep in sweeps[block.start : block.stop]
     ]
-    document = ShardDocument.of(
+    write_document(
+        folder,
         shard,
         block,
         command=COMMAND,
@@ -50,7 +53,6 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
         ran={},
         whole={"records": len(records_in(folder))},
     )
-    write_document(folder, document)
 
 
 def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -65,10 +67,7 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
     for one in shards.runs:
         records = records_in(one.directory)
         one.require_count("records.jsonl", len(records), one.document.whole["records"])
-        for record in records:
-            if record.samples:
-                shutil.copyfile(samples_of(one.directory, record), folder / record.samples)
-        append_lines(folder / "records.jsonl", records)
+        put_measured([(one.directory, record) for record in records], folder)
         count += len(records)
     # of builds that one shard measured in turns: all of a sweep are in one; their engines may be where it ran
     if groups := [group for one in shards.runs for group in builds_of(one.directory)]:
@@ -76,6 +75,21 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
     if not count:
         raise UsageProblem(f"Nothing is measured in these shards: {shards.runs[0].directory.parent}")
     return {"schema_version": 1, "records": count, "notes": [shards.text, *notes], "shards": shards.facts()}
+
+
+def measured_in(earlier: Iterable[Path]) -> list[tuple[Path, Record]]:
+    """Return what runs measured, the newest of which is first, with the run: a repetition once, that of the newest."""
+    found = [(left, one) for left in earlier for one in finished_records(left) if one.status == "ok"]
+    return [*{(one.key, one.repetition): (left, one) for left, one in reversed(found)}.values()][::-1]
+
+
+def put_measured(found: Sequence[tuple[Path, Record]], folder: Path) -> None:
+    """Put records of other runs into `folder`, with their samples. Raises UsageProblem as `samples_of`."""
+    for left, record in found:
+        if record.samples:
+            shutil.copyfile(samples_of(left, record), folder / record.samples)
+    if found:
+        append_lines(folder / "records.jsonl", (record for _, record in found))
 
 
 def samples_of(directory: Path, record: Record) -> Path:
@@ -97,9 +111,13 @@ def _sweeps(points: Sequence[Point]) -> list[list[Point]]:
 def what_decides(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
     hashes = {name: sha256_of(path) for name, path in model_files(config).items()}
-    return {
-        "model_sha256": hashes,
-        "settings": config.model_dump(mode="json"),
-        "points_sha256": hash_document({"points": [point.key for point in points]}),
-        **circumstances(cuda=True, processor=True),
-    }
+    return identity(
+        {
+            "model_sha256": hashes,
+            "settings": config.model_dump(mode="json"),
+            "points_sha256": hash_document({"points": [point.key for point in points]}),
+        },
+        [get_backend(name).devices for name in {point.backend for point in points}],
+        device=next((int(point.options["device"]) for point in points if "device" in point.options), 0),
+        timed=True,
+    )

@@ -192,6 +192,14 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
     return guarded
 
 
+def interrupted(directory: Path, done: str = "") -> typer.Exit:
+    """Say that the user ended a run, after what, and which command continues it; return what ends the command."""
+    from trt_workbench.core.launcher import continuing
+
+    say(f"Interrupted{done}; continue with {continuing(directory)}")
+    return typer.Exit(INTERRUPTED)
+
+
 def _require_current_folder() -> None:
     """Raise UsageProblem where the current folder is gone: libraries end the process when they find no path to it."""
     try:

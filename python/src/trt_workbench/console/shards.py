@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from trt_workbench.console.common import print_json, print_line, print_run, say, stdout_console
+from trt_workbench.console.common import interrupted, print_json, print_line, print_run, say, stdout_console
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.core.shard import Shard
@@ -93,8 +91,7 @@ def require_whole(found: Spread, directory: Path) -> None:
     if error := found.error:
         raise type(error)(f"{error} The rest is kept, marked partial: {directory}") from error
     if not found.is_whole:
-        say(f"Interrupted. {found.metrics['shards']['text']} The same command with --output {directory} continues.")
-        raise typer.Exit(INTERRUPTED)
+        raise interrupted(directory, f": {found.metrics['shards']['text'].rstrip('.')}")
 
 
 def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool = False) -> None:
@@ -103,11 +100,7 @@ def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool 
         print_json({**found.model_dump(mode="json"), "directory": str(directory), "done_before": before})
     console, size = stdout_console(quiet=as_json), found.end - found.first
     if not found.is_whole:
-        say(
-            f"Interrupted after {found.done:,} of {counted(size, found.unit)}; run shard {found.shard} again: "
-            f"{directory}"
-        )
-        raise typer.Exit(INTERRUPTED)
+        raise interrupted(directory, f" after {found.done:,} of {counted(size, found.unit)} of shard {found.shard}")
     state = "already done" if before else "done"
     block = f"{found.first} to {found.end - 1}" if size else "none, as there are more shards"
     print_line(console, f"Shard {found.shard} is {state}: {counted(size, found.unit)} of {found.items:,} ({block})")

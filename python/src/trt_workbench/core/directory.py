@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,7 @@ ARTEFACTS: Final = frozenset(
         "outputs", "partitions.json", "pictures", "plots", "predict.json", "predictions.json",
         "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "score", "scores",
         "search.json", "sensitivity.json", "shard.json", "shards.json", "summary.md", "transcripts.jsonl",
-        "upgrade.json", "verify", "verify.json",
+        "upgrade.json", "verify", "verify.json", "work.json",
     }
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""
@@ -43,26 +43,24 @@ class RunDirectory:
     """A run directory while it is being filled; `run_directory` opens and closes it.
 
     Attributes:
+        command: that makes it.
         path: where files are put now (a staging folder next to `destination`).
         destination: where they will be found.
     """
 
-    def __init__(self, command: str, destination: Path | None = None, earlier: Path | None = None) -> None:
+    def __init__(self, command: str, destination: Path | None = None) -> None:
         """Choose the names; nothing is made yet.
 
         Args:
             command: the command's name, such as "eval-coco".
-            destination: the folder the user asked for; None for that of `earlier`, else `tmp/<command>/<run-id>/`.
-            earlier: run directory, or what a killed run left of one, that this run resumes.
+            destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
         """
         now = datetime.datetime.now(datetime.UTC)
         self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}"
-        usual = destination_of(earlier) if earlier else output_root() / command / self.run_id
-        place = (destination or usual).absolute()
+        place = (destination or output_root() / command / self.run_id).absolute()
         # a link would be replaced instead of what it leads to
         self.destination = place.resolve() if place.is_symlink() else place
-        self._command, self._started_at, self._earlier = command, now.isoformat(timespec="seconds"), earlier
-        self._parts: list[Part] = []
+        self.command, self._started_at = command, now.isoformat(timespec="seconds")
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
         self._lock = NameLock(self.destination.parent / f".{self.destination.name}.trtw-lock")
         self._kept = False
@@ -72,25 +70,23 @@ class RunDirectory:
 
         Raises:
             UsageProblem: the folder cannot be made or written, is in use or no folder, or holds something other than a
-                run of this command; or the earlier run is none.
+                run of this command.
         """
         global _finished
         _finished = None
         try:
             self.destination.parent.mkdir(parents=True, exist_ok=True)
-            _require_ours(self.destination, self._command)  # first: no lock may fit beside a volume of a container
+            _require_ours(self.destination, self.command)  # first: no lock may fit beside a volume of a container
             if not self._lock.acquire():
                 raise UsageProblem(
-                    "Another process is writing this run or resuming it; wait until it ends, or choose another "
-                    f"folder with --output: {self.destination}"
+                    "Another process is writing this run; wait until it ends, or choose another folder with --output: "
+                    f"{self.destination}"
                 )
             # give an earlier run its name back, which a process that was killed while replacing it left without
             aside = [left for left in _stagings(self.destination) if left.name.endswith(REPLACED)]
             if aside and not self.destination.exists():
                 max(aside).rename(self.destination)
-            _require_ours(self.destination, self._command)
-            if self._earlier is not None:
-                self._parts = _parts_of(self._earlier, self._command)
+            _require_ours(self.destination, self.command)
             self.path.mkdir()
             if described:
                 self.describe()
@@ -106,8 +102,29 @@ class RunDirectory:
             from trt_workbench.core.documents import write_json
             from trt_workbench.core.environment import collect_environment
 
-            earlier = {"earlier": self._parts} if self._parts else {}
-            write_json(self.path / "env.json", {**collect_environment(sys.argv), **earlier})
+            write_json(self.path / "env.json", collect_environment(sys.argv))
+
+    def earlier(self, *, whole: bool = False) -> list[Path]:
+        """Return what there is in the place of this run, newest first: what killed runs left, and an interrupted one.
+
+        Args:
+            whole: a finished one, too.
+        """
+        from trt_workbench.core.artefacts import run_document
+
+        left = [one for one in _stagings(self.destination) if one != self.path and not one.name.endswith(REPLACED)]
+        found = sorted(left, reverse=True)
+        if _command_of(self.destination) and (whole or run_document(self.destination).status == "partial"):
+            found.append(self.destination)
+        return found
+
+    def goes_on(self, earlier: Sequence[Path]) -> None:
+        """Let `env.json` name the runs that this one takes results of. Raises UsageProblem where one is damaged."""
+        if parts := {part.run_id: part for one in earlier for part in _parts_of(one)}:
+            from trt_workbench.core.documents import read_document, write_json
+
+            ordered = sorted(parts.values(), key=lambda part: part.started_at)
+            write_json(self.path / "env.json", {**read_document(self.path / "env.json", dict), "earlier": ordered})
 
     def commit(self, status: Status, **facts: Any) -> Path:
         """Write `run.json` and put everything in the place of `destination`, in one step.
@@ -130,7 +147,7 @@ class RunDirectory:
         from trt_workbench.core.documents import write_json
 
         run = RunDocument(
-            command=self._command,
+            command=self.command,
             run_id=self.run_id,
             started_at=self._started_at,
             ended_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -177,9 +194,7 @@ class RunDirectory:
 
 
 @contextmanager
-def run_directory(
-    command: str, destination: Path | None = None, *, described: bool = True, earlier: Path | None = None
-) -> Iterator[RunDirectory]:
+def run_directory(command: str, destination: Path | None = None, *, described: bool = True) -> Iterator[RunDirectory]:
     """Yield a run directory that is removed if the block fails before `commit`.
 
     Args:
@@ -187,12 +202,11 @@ def run_directory(
         destination: the folder the user asked for.
         described: write `env.json` first; without, the block calls `describe` once its first result is there, as asking
             git and the driver takes 0.1 s and more.
-        earlier: as of RunDirectory.
 
     Raises:
         UsageProblem: as `RunDirectory.begin`.
     """
-    directory = RunDirectory(command, destination, earlier)
+    directory = RunDirectory(command, destination)
     try:
         directory.begin(described=described)
         yield directory
@@ -211,8 +225,8 @@ def destination_of(folder: Path) -> Path:
     return folder.absolute().with_name(found["name"]) if found else folder
 
 
-def _parts_of(earlier: Path, command: str) -> list[Part]:
-    """Return the parts of a run that is resumed. Raises UsageProblem unless it is one of this command."""
+def _parts_of(earlier: Path) -> list[Part]:
+    """Return the parts of a run that is continued. Raises UsageProblem where it is damaged."""
     from trt_workbench.core.artefacts import RUN, Part, read_environment, run_document
 
     left = _STAGING.fullmatch(earlier.absolute().name)
@@ -221,8 +235,6 @@ def _parts_of(earlier: Path, command: str) -> list[Part]:
         facts: dict[str, Any] = {"run_id": left["id"], "started_at": started.isoformat(timespec="seconds")}
     else:
         run = run_document(earlier)
-        if run.command != command:
-            raise UsageProblem(f"--resume takes a run directory of {command}, which this is not: {earlier}")
         facts = {"run_id": run.run_id, "started_at": run.started_at, "ended_at": run.ended_at}
     known = read_environment(earlier)
     return [*known.earlier, Part(**facts, environment=known.model_copy(update={"earlier": []}))]

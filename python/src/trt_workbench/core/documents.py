@@ -82,15 +82,18 @@ def reader(name: str, kind: type[T]) -> Callable[[Path], T]:
     return lambda folder: read_document(folder / name, kind)
 
 
-def read_lines(path: Path, kind: Any, advice: str = "") -> list[Any]:
+def read_lines(path: Path, kind: Any, advice: str = "", *, growing: bool = False) -> list[Any]:
     """Return what the lines of a JSON Lines file hold, as their model; blank ones are left out.
+
+    `growing` leaves out a last line without its end, too: its process was killed, or is writing it.
 
     Raises:
         UsageProblem: as `read_document`; the message names the line, too.
     """
     # not splitlines: a text may hold other separators of lines, which JSON leaves as they are
-    lines = enumerate(_text(path).split("\n"), 1)
-    return [_validated(line, kind, "This line", advice, f"{path}:{number}") for number, line in lines if line]
+    lines = _text(path).split("\n")
+    whole = enumerate(lines[:-1] if growing else lines, 1)
+    return [_validated(line, kind, "This line", advice, f"{path}:{number}") for number, line in whole if line]
 
 
 def read_rows(path: Path, kind: Any) -> Iterator[list[Any]]:

@@ -18,6 +18,7 @@ ONNXRUNTIME_VERSION = "1.31.1"
 # Set by tasks/run (tasks/taskrunner.py) in addition to pixi's own variables.
 _TASKS_RUN = "TRTW_TASKS_RUN"
 _SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
+_UNKNOWN = "…"  # a command line that is none of ours
 # Tasks that are not `trtw TASK` without pixi.
 _WITHOUT_TASKS = {"build-native": "pip install ./cpp"}
 
@@ -147,7 +148,14 @@ def card_environment() -> str | None:
 def this_command() -> str:
     """Return the command line of this process as a task and its arguments."""
     program = Path(sys.argv[0]).name
-    return shlex.join([program, *sys.argv[1:]]) if program in _SCRIPTS else "…"
+    return shlex.join([program, *sys.argv[1:]]) if program in _SCRIPTS else _UNKNOWN
+
+
+def continuing(directory: Path) -> str:
+    """Return the command line, in backquotes, that goes on with the unfinished run of this command in a directory."""
+    command = this_command()
+    named = command != _UNKNOWN and any(word.startswith(("-o", "--output")) for word in sys.argv)
+    return f"`{command}{'' if named else f' --output {shlex.quote(str(directory))}'}`"
 
 
 def _outside(command: str) -> str:

@@ -138,6 +138,12 @@ def records_in(folder: Path) -> list[Record]:
     return read_records(folder / "records.jsonl") if (folder / "records.jsonl").is_file() else []
 
 
+def finished_records(folder: Path) -> list[Record]:
+    """Return the records of a run's folder whose process may have been killed while it wrote the last one."""
+    path = folder / "records.jsonl"
+    return read_lines(path, Record, growing=True) if path.is_file() else []
+
+
 def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
     """Group records that are compared with one another: by scenario, kind and work, in order of appearance."""
     return grouped(records, lambda record: (record.scenario, record.kind, record.work))

@@ -13,19 +13,16 @@ from typing import Any, Final, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from trt_workbench import __version__
 from trt_workbench.core.artefacts import RunDocument, read_environment, run_document
 from trt_workbench.core.counts import counted, plural
 from trt_workbench.core.documents import Inside, Strict, read_document, write_json
-from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.gpu import driver_report, gpu_at
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.work import first_difference
 
 SHARD: Final = "shard.json"
 _NO_RESULT: Final = "logs/"  # of files in a run directory
-_SHOWN: Final = 80  # characters of a value in a message
 
 
 class ShardDocument(Strict):
@@ -61,11 +58,6 @@ class ShardDocument(Strict):
     whole: dict[str, Any]
     files: dict[Inside, str] = {}
     checksum: str = ""
-
-    @classmethod
-    def of(cls, shard: Shard, block: range, **facts: Any) -> ShardDocument:
-        """Return the document of a shard that did this block."""
-        return cls(index=shard.index, count=shard.count, first=block.start, end=block.stop, **facts)
 
     def summed(self) -> str:
         """Return what `checksum` is of what is there."""
@@ -155,21 +147,6 @@ class Shards:
         write_json(folder / "shards.json", {"schema_version": 1, **self.facts(), "shards": rows})
 
 
-def circumstances(*, cuda: bool, device: int = 0, processor: bool = False) -> dict[str, Any]:
-    """Return what of this machine and installation decides a result: versions, and the GPU with its driver.
-
-    Args:
-        cuda: whether a GPU may compute; where there is none, the processor does.
-        device: CUDA's number of the GPU.
-        processor: whether the processor counts even where there is a GPU: it may compute, or times are compared.
-    """
-    versions = {"workbench": __version__, "commit": git_revision()["commit"], **installed_packages()}
-    gpu = gpu_at(device) if cuda else None
-    cpu = {"processor": cpu_report()["model"]} if processor or gpu is None else {}
-    card = {} if gpu is None else {"gpu": gpu["name"], "driver": driver_report().get("driver_version")}
-    return {"versions": versions, **cpu, **card}
-
-
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Raise UsageProblem in place of an OSError of the block, which writes files of a shard into `folder`."""
@@ -181,14 +158,21 @@ def writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def write_document(folder: Path, document: ShardDocument) -> None:
-    """Write `shard.json`, the last file of a shard, with checksums of all. Raises UsageProblem if that fails."""
+def write_document(folder: Path, shard: Shard, block: range, **facts: Any) -> ShardDocument:
+    """Write `shard.json`, the last file of a shard that did a block, with checksums of all; return it.
+
+    Raises:
+        UsageProblem: it cannot be written.
+    """
+    document = ShardDocument(index=shard.index, count=shard.count, first=block.start, end=block.stop, **facts)
     with writing(folder):
         found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != SHARD)
         names = {path.relative_to(folder).as_posix(): path for path in found}
         kept = {name: hash_file(path) for name, path in names.items() if not name.startswith(_NO_RESULT)}
         document = document.model_copy(update={"files": kept})
-        write_json(folder / SHARD, document.model_copy(update={"checksum": document.summed()}))
+        document = document.model_copy(update={"checksum": document.summed()})
+        write_json(folder / SHARD, document)
+    return document
 
 
 def _require_unchanged(directory: Path, document: ShardDocument) -> None:
@@ -329,18 +313,3 @@ def _said(one: ShardRun) -> dict[str, Any]:
     known = one.document
     named = {"command": known.command, "number of shards": known.count, f"number of {plural(known.unit)}": known.items}
     return {**named, **known.asked, **known.ran}
-
-
-def first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return the name of the first value that is not the same in two documents, and both as texts; None without any."""
-    return next(((name, f"{a!r:.{_SHOWN}}", f"{b!r:.{_SHOWN}}") for name, a, b in _pairs(one, other) if a != b), None)
-
-
-def _pairs(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the values of two documents by their names, in their order."""
-    for key in dict.fromkeys([*one, *other]):
-        mine, theirs = one.get(key), other.get(key)
-        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            yield from _pairs(mine, theirs, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", mine, theirs

@@ -14,6 +14,7 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    interrupted,
     print_line,
     print_run,
     say,
@@ -22,7 +23,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import grouped, mebibytes
-from trt_workbench.core.errors import INTERRUPTED, CheckFailed
+from trt_workbench.core.errors import CheckFailed
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
 
@@ -46,19 +47,22 @@ def decide(
 
     Candidates are made in every precision and run on every runtime available here. The answer has an accuracy, a speed,
     and what to ship. Exit code 1 if no lower precision keeps the score within --max-loss and every other limit, with
-    --certain 95 % sure: CI can gate a precision with one command.
+    --certain 95 % sure: CI can gate a precision with one command. Rows that the run in --output has, asked for the
+    same, are kept.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.console.progress import ProgressUpdate, progress_bar
     from trt_workbench.core.builds import builds_of
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.work import continued
     from trt_workbench.decide.elsewhere import require_targets
     from trt_workbench.decide.run import DecideRun
     from trt_workbench.decide.subject import subject_of
 
     require_targets(settings.targets)
     subject = subject_of(model, settings, calibration, say)
-    with run_directory("decide", output, earlier=settings.resume) as run, progress_bar("steps") as start:
+    with run_directory("decide", output) as run, progress_bar("steps") as start:
+        earlier = continued(run, {}, say, whole=True)  # each row says itself what identifies it
         bars: dict[str, ProgressUpdate] = {}
 
         def progress(what: str, done: int, total: int, doing: str) -> None:
@@ -66,15 +70,14 @@ def decide(
                 bars[what] = start(what)
             bars[what](done, total, doing)
 
-        made = DecideRun(subject, settings, run.path, progress, say)
+        made = DecideRun(subject, settings, run.path, progress, say, earlier)
         decision = made.run()
         directory = run.commit("partial" if made.interrupted else "complete")
     several = builds_of(directory)
     document = {**decision.model_dump(mode="json"), **({"builds": several} if several else {})}
     drawing = present(directory, document, partial(_show, decision), as_json=as_json, debug=debug)
     if made.interrupted:
-        say(f"Interrupted; continue by the same command with --resume {directory}")
-        raise typer.Exit(INTERRUPTED)
+        raise interrupted(directory)
     if not decision.reach.passed:
         raise CheckFailed(decision.recommendation.sentence)
     drawing.end()

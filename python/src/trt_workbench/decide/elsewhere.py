@@ -70,7 +70,7 @@ def _compiler() -> Any:
 
 # Settings of this machine, of this run, or of what is not timed.
 _OF_HERE = (
-    "backends", "precisions", "options", "variants", "builds", "budget", "repetitions", "resume", "targets", "threads",
+    "backends", "precisions", "options", "variants", "builds", "budget", "repetitions", "targets", "threads",
     "allow_unverified",
 )  # fmt: skip
 # Of numbers whose option takes a unit.

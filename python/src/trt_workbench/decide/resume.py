@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
-from trt_workbench.bench import samples_of
-from trt_workbench.core.documents import Strict, append_lines, read_document, write_json
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.bench import measured_in, put_measured
+from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.hashing import has_hash, hash_document
-from trt_workbench.core.records import Record, records_in
-from trt_workbench.core.shard_files import circumstances, first_difference
+from trt_workbench.core.records import Record
+from trt_workbench.core.work import first_difference, identity
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import sha256_of
 
 _FILE = "row.json"
+_OF_JOB = "the model, its data or an option is another"
 
 
 class ScoredRow(Strict):
@@ -33,28 +33,27 @@ class ScoredRow(Strict):
 
     schema_version: Literal[1] = 1
     asked: str
-    here: dict[str, Any] = Field(default_factory=dict)
+    here: dict[str, Any]
     answer: dict[str, Any]
 
 
 class Earlier:
-    """An earlier run; nothing is taken where there is none."""
+    """The runs in the place of this one, newest first; nothing is taken where there is none."""
 
-    def __init__(self, directory: Path | None, folder: Path, note: Callable[[str], None] = lambda _: None) -> None:
-        """Look at the run.
+    def __init__(self, directories: Sequence[Path], folder: Path, note: Callable[[str], None] = lambda _: None) -> None:
+        """Look at the runs.
 
         Args:
-            directory: of the earlier run; None without one.
+            directories: of the runs.
             folder: of this one.
             note: called with why rows that are there are not taken.
         """
-        self._directory, self._folder = directory, folder
-        self._here = circumstances(cuda=True, processor=True)
+        self._directories, self._folder = directories, folder
         self._asked_for: set[str] = set()
         self._reasons: set[str] = set()
         self._note = note
-        self._measured = [one for one in records_in(directory) if one.status == "ok"] if directory else []
-        self._most = max(Counter(one.runtime for one in self._measured).values(), default=0)
+        self._measured = measured_in(directories)
+        self._most = max(Counter(one.runtime for _, one in self._measured).values(), default=0)
 
     def take(self, one: DraftRow, request: Mapping[str, Any], repetitions: int) -> dict[str, Any] | None:
         """Return the worker's answer for a row that was scored as it is asked now, with its files; else None.
@@ -64,60 +63,61 @@ class Earlier:
         """
         assert one.folder is not None
         self._asked_for.add(one.runtime)
-        there = self._directory and self._directory / one.folder.relative_to(self._folder)
-        if not there or not (there / _FILE).is_file():
+        there = next((place for place in self._places_of(one.folder) if (place / _FILE).is_file()), None)
+        if there is None:
             return None
-        row = read_document(there / _FILE, ScoredRow)
-        if row.asked != self._asked(one, request):
-            self._say_why(one, row)
+        row, (asked, here) = read_document(there / _FILE, ScoredRow), self._asked(one, request)
+        if row.asked != asked:
+            self._say_why(one, row, here)
             return None
-        measured = [each for each in self._measured if each.runtime == one.runtime]
+        measured = [each for each in self._measured if each[1].runtime == one.runtime]
         lost = not _has_engine(row.answer["provenance"])
         if lost and repetitions and len(measured) < max(repetitions, self._most):
             return None
         one.measured, one.lost = len(measured), lost
         shutil.copytree(there, one.folder, dirs_exist_ok=True)
-        self._put(measured)
+        put_measured(measured, self._folder)
         return row.answer
 
     def keep(self, one: DraftRow, request: Mapping[str, Any], answer: dict[str, Any]) -> None:
         """Note what a row was asked for and answered, for a later run. Raises OSError."""
         assert one.folder is not None
-        write_json(one.folder / _FILE, ScoredRow(asked=self._asked(one, request), here=self._here, answer=answer))
+        asked, here = self._asked(one, request)
+        write_json(one.folder / _FILE, ScoredRow(asked=asked, here=here, answer=answer))
 
     def latencies(self, rows: Iterable[DraftRow]) -> list[Record]:
         """Return the measured repetitions of those rows that were taken with theirs."""
         names = {one.runtime for one in rows if one.measured}
-        return [one for one in self._measured if one.runtime in names]
+        return [one for _, one in self._measured if one.runtime in names]
 
     def keep_rest(self) -> None:
-        """Put what an interrupt or the budget left out into this run, which may take the place of the earlier one."""
-        for file in self._directory.glob(f"scores/**/{_FILE}") if self._directory else ():
-            here = self._folder / file.parent.relative_to(self._directory or self._folder)
-            if not (here / _FILE).exists():
-                shutil.copytree(file.parent, here, dirs_exist_ok=True)
-        self._put([one for one in self._measured if one.runtime not in self._asked_for])
+        """Put what an interrupt or the budget left out into this run, which takes the place of the earlier one."""
+        for left in self._directories:
+            for file in left.glob(f"scores/**/{_FILE}"):
+                here = self._folder / file.parent.relative_to(left)
+                if not (here / _FILE).exists():
+                    shutil.copytree(file.parent, here, dirs_exist_ok=True)
+        put_measured([one for one in self._measured if one[1].runtime not in self._asked_for], self._folder)
 
-    def _say_why(self, one: DraftRow, row: ScoredRow) -> None:
+    def _places_of(self, folder: Path) -> Iterator[Path]:
+        """Yield where a row's folder is in the earlier runs."""
+        return (left / folder.relative_to(self._folder) for left in self._directories)
+
+    def _say_why(self, one: DraftRow, row: ScoredRow, here: Mapping[str, Any]) -> None:
         """Say once for each reason why rows of the earlier run are done again."""
-        other = first_difference(row.here, self._here) if row.here else None
-        known = "the model, its data or an option" if row.here else "the model, its data, an option or a version"
-        why = "{} was {} there and is {} here".format(*other) if other else f"{known} is another"
+        other = first_difference(row.here, here)
+        why = "{} was {} there and is {} here".format(*other) if other else _OF_JOB
         if why not in self._reasons:
             self._reasons.add(why)
             self._note(f"Rows of the earlier run are done again, from {one.label} on: {why}.")
 
-    def _put(self, records: Sequence[Record]) -> None:
-        for record in records:
-            if self._directory and record.samples:
-                shutil.copyfile(samples_of(self._directory, record), self._folder / record.samples)
-        if records:
-            append_lines(self._folder / "records.jsonl", records)
-
-    def _asked(self, one: DraftRow, request: Mapping[str, Any]) -> str:
+    def _asked(self, one: DraftRow, request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return the hash of all that identifies a row, and what of it the machine and the installation are."""
         assert one.path is not None
+        device = int(request.get("options", {}).get("device", 0))
+        here = identity({}, [get_backend(one.backend).devices], device=device, timed=True)
         text = json.dumps(request, sort_keys=True, default=str).replace(str(self._folder), "RUN")
-        return hash_document({"request": text, "model": sha256_of(one.path), **self._here})
+        return hash_document({"request": text, "model": sha256_of(one.path), **here}), here
 
 
 def _has_engine(provenance: Mapping[str, Any]) -> bool:

@@ -66,6 +66,7 @@ class DecideRun:
         folder: for all results.
         progress: called with what is done, the number of it, their total and which one comes next.
         note: called with what the user should know.
+        earlier: runs in the place of this one, newest first; their rows that are asked for the same are taken.
     """
 
     subject: Subject
@@ -73,6 +74,7 @@ class DecideRun:
     folder: Path
     progress: Progress
     note: Note
+    earlier: Sequence[Path] = ()
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     interrupted: bool = False
@@ -82,7 +84,7 @@ class DecideRun:
         self._began, self._slowest_s = time.monotonic(), 0.0
         self._baseline: Path | None = None
         self._search: MixedSearch | None = None
-        self._earlier = Earlier(self.settings.resume, self.folder, self._said)
+        self._earlier = Earlier(self.earlier, self.folder, self._said)
         self.notes += sentences(self.settings.variants)
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)

@@ -146,9 +146,6 @@ class DecideSettings:
             read=read_variants,
         ),
     ] = field(default_factory=dict)
-    resume: Annotated[
-        Path | None, Setting("Run directory of decide whose rows, asked for in the same way, are not done again.")
-    ] = None
     options: OptionsByBackend = field(default_factory=dict)
     targets: Annotated[
         tuple[str, ...],

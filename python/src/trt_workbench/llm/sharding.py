@@ -11,11 +11,12 @@ from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.documents import json_values, read_lines
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, write_document
+from trt_workbench.core.shard_files import Shards, write_document
+from trt_workbench.core.work import identity
 from trt_workbench.llm.document import LlmRecord, unwritable, write_metrics
 from trt_workbench.llm.outcome import LlmOutcome, ScoredBackend, metrics_of, rows_of
 from trt_workbench.llm.scores import TokenScores
-from trt_workbench.llm.settings import BackendChoice, LlmSettings
+from trt_workbench.llm.settings import REFERENCE, BackendChoice, LlmSettings
 from trt_workbench.llm.text import Window
 from trt_workbench.model.llm_directory import examine_llm_directory
 
@@ -50,7 +51,8 @@ def write_shard(
     shard = request.shard
     assert shard is not None
     block, done = shard.block(len(groups)), len(scored[0].parts)
-    document = ShardDocument.of(
+    document = write_document(
+        folder,
         shard,
         block,
         command=COMMAND,
@@ -61,7 +63,6 @@ def write_shard(
         ran=json_values({"recipe": facts["recipe"], "backends": [_ran(one) for one in scored]}, str),
         whole=json_values({"facts": facts, "notes": notes, "backends": [_written(one) for one in scored]}, str),
     )
-    write_document(folder, document)
     tokens = sum(part.tokens for part in scored[0].parts)
     return LlmOutcome("complete" if document.is_whole else "partial", {"tokens": tokens, "shard": str(shard)})
 
@@ -117,20 +118,16 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
     directory = examine_llm_directory(request.model)
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     _, _, number = request.device.partition(":")
-    device = whole_number(number) or 0
-    return json_values(  # type: ignore[no-any-return]
+    computing = [get_backend(one.name).devices for one in (REFERENCE, *request.backends) if request.device != "cpu"]
+    return identity(
         {
             "model_sha256": directory.sha256,
             "tokenizer_sha256": directory.tokenizer_sha256,
             "text_sha256": hash_file(request.text),
             "settings": {name: getattr(request, name) for name in settings},
-            **circumstances(
-                cuda=request.device != "cpu",
-                device=device,
-                processor=any("cuda" not in get_backend(one.name).devices for one in request.backends),
-            ),
         },
-        str,
+        computing,
+        device=whole_number(number) or 0,
     )
 
 

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from trt_workbench import __version__
 from trt_workbench.backends.profiling import Operation
+from trt_workbench.backends.registry import REFERENCE, get_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
@@ -16,6 +17,7 @@ from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.kept import keep, recalled
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import read
+from trt_workbench.core.work import identity
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.model.opened import Model
 from trt_workbench.profile import read_records
@@ -171,19 +173,18 @@ class Search:
         keep(path, found)
         return found
 
-    def _facts(self) -> dict[str, str]:
-        """Return all that the noise of a group depends on."""
+    def _facts(self) -> dict[str, Any]:
+        """Return all that the noise and the score of a group depend on."""
         calibrated = self._maker.calibrated
         facts = {
             "recipe": _RECIPE,
-            "version": __version__,
             "source": self._sha256,
             "to": self.precision,
             "placement": asdict(self._maker.placement),
             "data": calibrated.evidence if calibrated else None,
             "seed": self.calibration.seed,
         }
-        return {name: str(value) for name, value in facts.items()}
+        return identity({name: str(value) for name, value in facts.items()}, [get_backend(REFERENCE).devices])
 
     def _bisect(self) -> int | None:
         """Return how many of the groups, in order, are left alone at least; None where all but one are too few."""

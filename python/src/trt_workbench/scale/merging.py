@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trt_workbench import bench, llm, stream, verify, vision
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.errors import UsageProblem
@@ -30,44 +31,16 @@ class Merging(NamedTuple):
     keep: Callable[[dict[str, Any], Path], object] = lambda _metrics, _directory: None
 
 
-def _coco() -> Merging:
-    from trt_workbench.vision import merge_shards, show
-
-    return Merging(merge_shards, show)
-
-
-def _llm() -> Merging:
-    from trt_workbench.llm import merge_shards, require_gate, show
-
-    return Merging(merge_shards, show, require_gate)
-
-
-def _bench() -> Merging:
-    from trt_workbench.bench import merge_shards, require_sound, show
-
-    return Merging(merge_shards, show, require_sound)
-
-
-def _stream() -> Merging:
-    from trt_workbench.stream import merge_shards, require_gates, show
-
-    return Merging(merge_shards, show, require_gates)
-
-
-def _verify() -> Merging:
-    from trt_workbench.verify import keep_found, merge_shards, require_right, run_facts, show
-
-    return Merging(merge_shards, show, require_right, run_facts, keep_found)
-
-
 _MERGED: dict[str, Callable[[], Merging]] = {
-    "bench": _bench,
-    "eval-coco": _coco,
-    "eval-llm": _llm,
-    "eval-stream": _stream,
-    "verify": _verify,
+    "bench": lambda: Merging(bench.merge_shards, bench.show, bench.require_sound),
+    "eval-coco": lambda: Merging(vision.merge_shards, vision.show),
+    "eval-llm": lambda: Merging(llm.merge_shards, llm.show, llm.require_gate),
+    "eval-stream": lambda: Merging(stream.merge_shards, stream.show, stream.require_gates),
+    "verify": lambda: Merging(
+        verify.merge_shards, verify.show, verify.require_right, verify.run_facts, verify.keep_found
+    ),
 }
-"""By the command that makes the shards; imported when such shards are merged."""
+"""By the command that makes the shards; a feature is imported when its shards are merged."""
 
 
 def merging_of(shards: Shards) -> Merging:

@@ -8,13 +8,15 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from trt_workbench.backends.registry import backend_names, get_backend, require_backend
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import json_values, read_document, write_json
+from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import ShardDocument, ShardRun, Shards, circumstances, write_document
+from trt_workbench.core.shard_files import ShardRun, Shards, write_document
 from trt_workbench.core.spread import LEFT_OUT
+from trt_workbench.core.work import identity
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.settings import StreamSettings
@@ -59,7 +61,8 @@ def write_shard(
     """
     block = shard.block(len(settings.precision))
     left = [settings.precision[block.start + place] for place in sorted(skipped)]
-    document = ShardDocument.of(
+    write_document(
+        folder,
         shard,
         block,
         command=COMMAND,
@@ -74,7 +77,6 @@ def write_shard(
             "notes": [f"{LEFT_OUT} {counted(len(left), 'precision')}: {', '.join(left)}."] if left else [],
         },
     )
-    write_document(folder, document)
 
 
 def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -138,12 +140,15 @@ def what_decides(settings: StreamSettings, target: Path) -> dict[str, Any]:
     names = [name for name in StreamSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     source = Path(settings.input) if settings.input else None
     files = {"contract_sha256": settings.contract, "reference_model_sha256": settings.model, "input_sha256": source}
-    return json_values(  # type: ignore[no-any-return]
+    backends = [require_backend(settings.backend, target.suffix)]
+    backends += [get_backend(one) for one in backend_names() if one == settings.reference]
+    return identity(
         {
             "model_sha256": sha256_of(target),
             **{name: hash_file(path) if path and path.is_file() else None for name, path in files.items()},
             "settings": {name: getattr(settings, name) for name in names},
-            **circumstances(cuda=True, processor=True, device=settings.device),
         },
-        str,
+        [one.devices for one in backends],
+        device=settings.device,
+        timed=True,
     )

@@ -13,6 +13,7 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    interrupted,
     print_line,
     print_run,
     say,
@@ -21,7 +22,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, CheckFailed, ComponentMissing
+from trt_workbench.core.errors import CheckFailed, ComponentMissing
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 if TYPE_CHECKING:
@@ -41,32 +42,33 @@ def upgrade(
 
     A stack is a Python environment, a TensorRT folder, a container, or an earlier run with --record. Each model is
     verified in both at the same shapes with the same inputs, scored on --data, and timed in turns. Exit code 1 if any
-    is wrong, refused, slower or of a lower score afterwards, or not proven; 3 if a stack does not start. The same
-    command with --resume continues a run that was interrupted.
+    is wrong, refused, slower or of a lower score afterwards, or not proven; 3 if a stack does not start. Models that
+    the run in --output has finished, asked for the same, are kept.
     """
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.work import continued
     from trt_workbench.upgrade.document import FAILED, FILE
     from trt_workbench.upgrade.report import headline, read, sentence
     from trt_workbench.upgrade.run import upgrade as compare_stacks
 
-    interrupted = False
-    with run_directory("upgrade", output, earlier=settings.resume) as run:
+    ended = False
+    with run_directory("upgrade", output) as run:
         try:
             with waiting("Comparing") as update:
-                compare_stacks(settings, model, run.path, update, run.run_id)
+                earlier = partial(continued, run, note=say, whole=True)
+                compare_stacks(settings, model, run.path, update, run.run_id, earlier)
         except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
+            ended = isinstance(error, KeyboardInterrupt)
             if not (run.path / FILE).is_file():
                 raise
-            if not interrupted:
+            if not ended:
                 run.commit("partial", passed=False)
                 raise
         found = read(run.path)
-        directory = run.commit("partial" if interrupted else "complete", passed=found.passed)
+        directory = run.commit("partial" if ended else "complete", passed=found.passed)
     drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
-    if interrupted:
-        say(f"Interrupted; continue by the same command with --resume {directory}")
-        raise typer.Exit(INTERRUPTED)
+    if ended:
+        raise interrupted(directory)
     if failed := [one for one in found.models if one.outcome in FAILED]:
         lost = [one for one in failed if one.outcome == "not run"]
         first = (lost or failed)[0]

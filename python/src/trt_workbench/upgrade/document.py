@@ -174,7 +174,6 @@ class Upgrade(Open):
         max_loss: of scores.
         models: in the order of asking.
         left: names of the models that were not done before an interrupt.
-        asked: what decides the result: files, settings and stacks.
     """
 
     schema_version: Literal[1] = 1
@@ -186,7 +185,6 @@ class Upgrade(Open):
     max_loss: float
     models: tuple[Upgraded, ...]
     left: tuple[str, ...] = ()
-    asked: dict[str, Any] = {}
 
 
 def reach(models: Sequence[Upgraded], left: Sequence[str], *, same: bool) -> Reach:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import check_builds
+from trt_workbench.backends.registry import check_builds, get_backend
 from trt_workbench.bench import changes
 from trt_workbench.core.builds import FILE as BUILDS
-from trt_workbench.core.builds import BuildGroups, BuiltGroup
+from trt_workbench.core.builds import BuildGroups, BuiltGroup, builds_of
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.files import require_there
+from trt_workbench.core.hashing import hash_file, hash_folder
 from trt_workbench.core.percent import limit
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
+from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import ResampledScore, coco_scores
 from trt_workbench.upgrade.document import (
@@ -32,7 +35,6 @@ from trt_workbench.upgrade.document import (
     Upgraded,
     reach,
 )
-from trt_workbench.upgrade.resume import FinishedModels, what_decides
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.upgrade.side import RunningSide, names_of, recorded_side
 from trt_workbench.vision import CocoMetrics, task_in
@@ -42,7 +44,12 @@ Step = Callable[[str], None]
 
 
 def upgrade(
-    settings: UpgradeSettings, models: Sequence[Path], folder: Path, step: Step = lambda _: None, run_id: str = ""
+    settings: UpgradeSettings,
+    models: Sequence[Path],
+    folder: Path,
+    step: Step = lambda _: None,
+    run_id: str = "",
+    earlier: Callable[[Mapping[str, Any]], Sequence[Path]] = lambda _: (),
 ) -> None:
     """Compare two stacks on models, or record one; upgrade.json is written after every model.
 
@@ -52,9 +59,10 @@ def upgrade(
         folder: an existing one, that gets `before` and `after` with a folder for each model.
         step: called with what is done next.
         run_id: of this run.
+        earlier: returns the runs whose models are taken, newest first, given what identifies the results.
 
     Raises:
-        UsageProblem: a file or a stack does not exist, or a record or the run to resume is of other models or settings.
+        UsageProblem: a file or a stack does not exist, or a record is of other models or settings.
         ComponentMissing: a stack does not start; once it has, a model's outcome says so.
     """
     named = names_of(models)
@@ -80,12 +88,53 @@ def upgrade(
             f"{', '.join(after.side.gpus) or 'none'}); what differs could be due to either."
         )
     try:
-        _Pair(settings, before, after, named, step, run_id).run(folder)
+        _Pair(settings, before, after, named, step, run_id).run(folder, earlier)
     except UsageProblem as problem:
         if kept is None:
             raise
         # of the copy that this run takes along
         raise UsageProblem(str(problem).replace(str(folder / BEFORE), str(kept))) from problem
+
+
+def what_decides(settings: UpgradeSettings, models: Mapping[str, Path], sides: Iterable[RunningSide]) -> dict[str, Any]:
+    """Return what identifies the result of every model: files, settings, what the stacks are, and the machine."""
+    record = recorded_side(settings.before)
+    given = [*settings.data_files, *settings.input_files, *([record.with_name(FILE)] if record else [])]
+    return identity(
+        {
+            "models": {name: Model.open(model).sha256 for name, model in models.items()},
+            "files": {str(one): hash_folder(one) if one.is_dir() else hash_file(one) for one in given},
+            "settings": asdict(settings),
+            "stacks": {side.folder.name: side.side for side in sides},
+        },
+        [get_backend(settings.backend).devices],
+        timed=True,
+    )
+
+
+def take_finished(
+    earlier: Sequence[Path], name: str, sides: Collection[RunningSide]
+) -> tuple[Upgraded, list[BuiltGroup]] | None:
+    """Return what became of a model and of its builds, with its files in this run; None if it is to be done.
+
+    Args:
+        earlier: runs that were asked for the same, newest first.
+        name: of the model.
+        sides: of this run.
+
+    Raises:
+        UsageProblem: a document of an earlier run is damaged.
+    """
+    for left in earlier:
+        models = read_document(left / FILE, Upgrade).models if (left / FILE).is_file() else ()
+        for one in models:
+            if one.name == name and one.is_final:
+                for side in sides:
+                    if side.stack:  # the files of a record are there
+                        shutil.copytree(left / side.folder.name / name, side.of(name, ""), symlinks=True)
+                labels = [side.label(name) for side in sides]
+                return one, [group for group in builds_of(left) if group.label in labels]
+    return None
 
 
 class _Pair:
@@ -104,21 +153,20 @@ class _Pair:
         self._done: dict[str, Upgraded] = {}
         self._built: dict[str, list[BuiltGroup]] = {}
 
-    def run(self, folder: Path) -> None:
-        """Take over the models that an earlier run has finished, and do the others."""
-        asked = what_decides(self._settings, self._named, self._sides)
-        earlier = FinishedModels(self._settings.resume, asked)
+    def run(self, folder: Path, earlier: Callable[[Mapping[str, Any]], Sequence[Path]]) -> None:
+        """Take over the models that earlier runs have finished, and do the others."""
+        there = earlier(what_decides(self._settings, self._named, self._sides))
         for name in self._named:
-            if found := earlier.take(name, self._sides):
+            if found := take_finished(there, name, self._sides):
                 self._done[name], self._built[name] = found
         if self._done:
-            self._write(folder, asked)
+            self._write(folder)
         for name, model in self._named.items():
             if name not in self._done:
                 self._done[name] = self._whole(name, model)
-                self._write(folder, asked)
+                self._write(folder)
 
-    def _write(self, folder: Path, asked: Mapping[str, Any]) -> None:
+    def _write(self, folder: Path) -> None:
         done = tuple(self._done[name] for name in self._named if name in self._done)
         left = tuple(name for name in self._named if name not in self._done)
         after = self._after.side if self._after else None
@@ -134,7 +182,6 @@ class _Pair:
             max_loss=self._settings.max_loss,
             models=done,
             left=left,
-            asked=dict(asked),
         )
         if groups := [group for name in self._named for group in self._built.get(name, ())]:
             write_json(folder / BUILDS, BuildGroups(groups=tuple(groups)))

@@ -66,10 +66,6 @@ class UpgradeSettings:
         ),
     ] = field(default_factory=dict)
     builds: BuildsOption = None
-    resume: Annotated[
-        Path | None,
-        Setting("Run directory of an interrupted upgrade, asked for in the same way; finished models are kept.", MORE),
-    ] = None
     seed: Seed = 0
 
     @property

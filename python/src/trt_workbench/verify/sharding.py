@@ -15,13 +15,12 @@ from trt_workbench.core.documents import Strict, append_lines, json_values, key_
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import (
-    ShardDocument,
     ShardRun,
     Shards,
-    circumstances,
     write_document,
     writing,
 )
+from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.verify.calls import calls
 from trt_workbench.verify.data import hash_sources
@@ -70,7 +69,10 @@ def verify_shard(request: VerifyRequest, shard: Shard, folder: Path, note: Say, 
         block = shard.block(len(todo), BLOCK)
         tried = try_cases(request, opened, todo, folder, step, block)
     provenance = tried.facts["provenance"]
-    document = ShardDocument.of(
+    with writing(folder):
+        append_lines(folder / "records.jsonl", (_Row(row=one.row, failures=tuple(one.failures)) for one in tried.cases))
+    write_document(
+        folder,
         shard,
         block,
         command=COMMAND,
@@ -85,9 +87,6 @@ def verify_shard(request: VerifyRequest, shard: Shard, folder: Path, note: Say, 
         },
         whole=json_values({"facts": tried.facts, "drawn": tried.drawn, "ways": tried.ways, "left": tried.left}, str),
     )
-    with writing(folder):
-        append_lines(folder / "records.jsonl", (_Row(row=one.row, failures=tuple(one.failures)) for one in tried.cases))
-    write_document(folder, document)
 
 
 def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
@@ -165,7 +164,7 @@ def what_decides(request: VerifyRequest) -> dict[str, Any]:
     model = Model.open(request.model) if request.model else own_model(request.target)
     record = Path(request.reference).is_dir()
     settings = {name: getattr(request, name) for name in VerifySettings.__dataclass_fields__ if name not in _PLACES}
-    return json_values(  # type: ignore[no-any-return]
+    return identity(
         {
             "model_sha256": sha256_of(request.target),
             "reference_model_sha256": model.sha256 if model else None,
@@ -174,7 +173,7 @@ def what_decides(request: VerifyRequest) -> dict[str, Any]:
             "backend": backend.name,
             "settings": settings,
             "preparation": request.preparation,
-            **circumstances(cuda="cuda" in backend.devices, device=request.device),
         },
-        str,
+        [backend.devices],
+        device=request.device,
     )

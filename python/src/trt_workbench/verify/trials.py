@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.counts import counted
@@ -24,6 +24,8 @@ from trt_workbench.core.documents import Strict, append_lines, json_values
 from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import BackendFailure, DeviceFailure
 from trt_workbench.core.files import write_text
+from trt_workbench.core.hashing import hash_arrays, hash_document
+from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.cut import Cut, CutSource, Form
@@ -274,13 +276,17 @@ def times_beyond(limit: Limit, apart: Difference) -> float:
 
 
 def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
-    """Return what verdicts hold for: model, inputs, backend, and what it is asked for."""
-    asked = [request.backend, request.precision, precision, request.seed, sorted(request.versions.items())]
-    asked.append(sorted((name, str(value)) for name, value in request.options.items()))
-    total = hashlib.sha256(json.dumps([_VERSION, sha256_of(request.target), asked]).encode())
-    for name, array in sorted(inputs.items()):
-        total.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return total.hexdigest()
+    """Return what verdicts hold for: model, inputs, backend, and what it is asked for, on which machine."""
+    backend = require_backend(request.backend, request.target.suffix)
+    job = {
+        "version": _VERSION,
+        "model_sha256": sha256_of(request.target),
+        "inputs_sha256": hash_arrays(dict(inputs)),
+        "asked": [backend.name, request.precision, precision, request.seed],
+        "versions": sorted(request.versions.items()),
+        "options": sorted((name, str(value)) for name, value in request.options.items()),
+    }
+    return hash_document(identity(job, [backend.devices], device=request.device))
 
 
 class _Line(Strict):

@@ -182,7 +182,7 @@ def _spread(request: CocoRequest, output: Path | None, numbers: tuple[int, ...])
     from trt_workbench.backends.on_gpus import gpus_for
     from trt_workbench.backends.registry import require_backend
     from trt_workbench.console.shards import spread_over
-    from trt_workbench.vision.gpus import job_of
+    from trt_workbench.vision.shard_worker import job_of
 
     backend = require_backend(request.backend, request.model.suffix, say)
     devices = gpus_for([backend], numbers, device="--option device" if "device" in request.options else "")

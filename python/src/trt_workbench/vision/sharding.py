@@ -17,13 +17,12 @@ from trt_workbench.core.documents import json_values
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.shard_files import (
-    ShardDocument,
     ShardRun,
     Shards,
-    circumstances,
     write_document,
     writing,
 )
+from trt_workbench.core.work import identity
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.dataset import READ_BY, CocoDataset, read_by
 from trt_workbench.vision.decode import ImageReader
@@ -74,21 +73,21 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
         "read": found.read.counts(),
         "notes": found.notes,
     }
-    document = ShardDocument.of(
+    with writing(folder):
+        write_predictions(folder / "predictions.json", found.detections)
+        save_arrays(folder / FOUND, _columns(found))
+    document = write_document(
+        folder,
         shard,
         block,
         command=COMMAND,
         unit="image",
         items=len(dataset.images),
         done=len(found.done),
-        asked=json_values(_asked(request, evaluation.detector.backend, dataset.sha256)),
+        asked=_asked(request, evaluation.detector.backend, dataset.sha256),
         ran=json_values(_ran(facts, evaluation)),
         whole=json_values(whole),
     )
-    with writing(folder):
-        write_predictions(folder / "predictions.json", found.detections)
-        save_arrays(folder / FOUND, _columns(found))
-    write_document(folder, document)
     said = {"images": document.done, "verification": facts["verification"], "shard": str(shard)}
     return CocoOutcome("complete" if document.is_whole else "partial", said)
 
@@ -145,17 +144,16 @@ def merge_shards(
 def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str, Any]:
     settings = {name: getattr(request, name) for name in CocoSettings.__dataclass_fields__ if name not in _OF_MACHINE}
     settings["options"] = {name: value for name, value in request.options.items() if name != "device"}
-    device = int(request.options.get("device", 0))
-    return json_values(  # type: ignore[no-any-return]
+    return identity(
         {
             "model_sha256": sha256_of(request.model),
             "data_sha256": data_sha256,
             "split": request.split,
             "backend": backend.name,
             "settings": settings,
-            **circumstances(cuda="cuda" in backend.devices, device=device),
         },
-        str,
+        [backend.devices],
+        device=int(request.options.get("device", 0)),
     )
 
 

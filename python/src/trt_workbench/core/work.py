@@ -1,0 +1,107 @@
+"""Work that goes on: what identifies a result, and the unfinished run in a run directory's place that is continued.
+
+The same command with the `--output` of a run that was interrupted, failed or was killed takes over what that has, if it
+was asked for the same; else it says why not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from trt_workbench import __version__
+from trt_workbench.core.directory import RunDirectory
+from trt_workbench.core.documents import Strict, json_values, read_document, write_json
+from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.gpu import driver_report, gpu_at
+
+WORK: Final = "work.json"
+_SHOWN: Final = 80  # characters of a value in a message
+
+
+class Asked(Strict):
+    """work.json.
+
+    Attributes:
+        command: that made the run directory.
+        asked: what identifies its results and is known before the work, as of `identity`.
+    """
+
+    schema_version: Literal[1] = 1
+    command: str
+    asked: dict[str, Any]
+
+
+def identity(
+    job: Mapping[str, Any], computing: Iterable[Collection[str]], *, device: int = 0, timed: bool = False
+) -> dict[str, Any]:
+    """Return what identifies a result, as JSON values: the job, the versions, and what of the machine decides it.
+
+    That is the GPU with its driver where a backend computes on one, and the processor where one computes on that, where
+    there is no GPU, or where times are part of the result.
+
+    Args:
+        job: model, data and settings, by hashes and values.
+        computing: of each backend that computes the result, the kinds of devices that it can use.
+        device: CUDA's number of the GPU.
+        timed: whether times are part of the result.
+    """
+    on_gpu = ["cuda" in devices for devices in computing]
+    gpu = gpu_at(device) if any(on_gpu) else None
+    found = {**job, "versions": {"workbench": __version__, "commit": git_revision()["commit"], **installed_packages()}}
+    if timed or not gpu or not all(on_gpu):
+        found["processor"] = cpu_report()["model"]
+    if gpu:
+        found |= {"gpu": gpu["name"], "driver": driver_report().get("driver_version")}
+    return json_values(found, str)  # type: ignore[no-any-return]
+
+
+def continued(
+    run: RunDirectory, asked: Mapping[str, Any], note: Callable[[str], None], *, whole: bool = False
+) -> list[Path]:
+    """Return the runs in the place of this one that it goes on with, newest first; note why it does not with others.
+
+    Also writes `work.json`, by which the next run knows this one.
+
+    Args:
+        run: that begins.
+        asked: what identifies its results, as JSON values.
+        note: called with sentences for the user.
+        whole: go on with a finished run, too.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    found = []
+    for left in run.earlier(whole=whole):
+        with contextlib.suppress(UsageProblem):  # killed before it was described, or damaged
+            known = read_document(left / WORK, Asked)
+            if known.command != run.command:
+                continue
+            if other := first_difference(known.asked, asked):
+                note("The run in this folder is not continued: {} was {} there and is {} here.".format(*other))
+            else:
+                found.append(left)
+    if found:
+        note(f"Continuing the run in this folder; what it has is kept: {run.destination}")
+    run.goes_on(found)
+    write_json(run.path / WORK, Asked(command=run.command, asked=dict(asked)))
+    return found
+
+
+def first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return the name of the first value that is not the same in two documents, and both as texts; None without any."""
+    return next(((name, f"{a!r:.{_SHOWN}}", f"{b!r:.{_SHOWN}}") for name, a, b in _pairs(one, other) if a != b), None)
+
+
+def _pairs(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the values of two documents by their names, in their order."""
+    for key in dict.fromkeys([*one, *other]):
+        mine, theirs = one.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            yield from _pairs(mine, theirs, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", mine, theirs
