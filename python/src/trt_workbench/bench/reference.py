@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from trt_workbench.core.workers import WorkerFailure, WorkerProcess, Workers
 from trt_workbench.llm import REFERENCE as LLM_REFERENCE
 
 
-class ReferenceRuns:
+class ReferenceRuns(AbstractContextManager["ReferenceRuns"]):
     """Outputs of the reference by work; the worker behind it is started at the first one. A context manager."""
 
     def __init__(self, config: BenchConfig, models: Mapping[str, Path], folder: Path) -> None:
@@ -34,10 +35,6 @@ class ReferenceRuns:
         self._work: Work | None = None
         self._made: dict[str, Path] = {}  # of that work, by the model's file
         self._rounding: dict[tuple[str, str, bool], dict[str, Any]] = {}
-
-    def __enter__(self) -> ReferenceRuns:
-        """Return the reference itself."""
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -106,7 +107,7 @@ class WorkerFailure(Exception):
         return self.alive and self.error is not None and not isinstance(self.error, DeviceFailure)
 
 
-class WorkerProcess:
+class WorkerProcess(AbstractContextManager["WorkerProcess"]):
     """One worker. A context manager that ends the process and what it started, and removes what it left in TMPDIR."""
 
     def __init__(
@@ -155,10 +156,6 @@ class WorkerProcess:
     def pid(self) -> int:
         """Number of the process."""
         return self._process.pid
-
-    def __enter__(self) -> Self:
-        """Return the worker itself."""
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -344,7 +341,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         _signal_group(process, signal.SIGKILL)
 
 
-class CommandPool:
+class CommandPool(AbstractContextManager["CommandPool"]):
     """Commands that run at one time, each with a log. A context manager that ends those that are left."""
 
     def __init__(self, at_once: int) -> None:
@@ -352,10 +349,6 @@ class CommandPool:
         self._threads = ThreadPoolExecutor(at_once)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock, self._ended = threading.Lock(), False
-
-    def __enter__(self) -> Self:
-        """Return the pool itself."""
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

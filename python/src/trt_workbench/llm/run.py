@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,10 +148,6 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
     def __exit__(self, *_: object) -> None:
         """Release the models."""
         self._open.close()
-
-    def __enter__(self) -> Self:
-        """Return the evaluation itself."""
-        return self
 
     def run(
         self,

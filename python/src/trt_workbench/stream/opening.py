@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def write_fixed(model: Model, contract: Contract, folder: Path) -> Path:
 Say = Callable[[str], None]
 
 
-class OpenedStream:
+class OpenedStream(AbstractContextManager["OpenedStream"]):
     """The sessions of an evaluation. A context manager that closes them.
 
     Attributes:
@@ -235,10 +236,6 @@ class OpenedStream:
             self._reference.close()
         if self._folder:
             self._folder.cleanup()
-
-    def __enter__(self) -> OpenedStream:
-        """Return the sessions."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ class PooledStream:
         self._pool._close(self)
 
 
-class StreamPool:
+class StreamPool(AbstractContextManager["StreamPool"]):
     """Streams of one model by its contract. A context manager that closes the streams, not the session.
 
     States stay on the device where the session can keep them there, else in the host's memory. One thread at a time
@@ -233,10 +233,6 @@ class StreamPool:
         """Close all streams. Safe to call twice."""
         self._open.clear()
         self._states.release()
-
-    def __enter__(self) -> Self:
-        """Return the pool."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the streams."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -74,7 +75,7 @@ class VerifyRequest(VerifySettings):
         return runs_plans(self.backend)
 
 
-class Opened:
+class Opened(AbstractContextManager["Opened"]):
     """The sessions of a request. A context manager that closes them.
 
     Attributes:
@@ -183,10 +184,6 @@ class Opened:
         """Close every session."""
         while self._sessions:
             self._sessions.pop().close()
-
-    def __enter__(self) -> Opened:
-        """Return the sessions."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close them."""

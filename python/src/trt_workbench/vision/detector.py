@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from trt_workbench.backends.base import Backend, Session, SessionOptions
 from trt_workbench.backends.images import ImageTransform, Pixels
@@ -80,10 +80,6 @@ class Detector(AbstractContextManager["Detector"]):
             raise
         if settings.iou is not None and self.family.default_iou is None:
             self.notes.append(f"--iou has no effect: family {self.family.name} uses no NMS.")
-
-    def __enter__(self) -> Self:
-        """Return the detector itself."""
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -225,10 +225,6 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
     def close(self) -> None:
         """Release the model. Safe to call twice."""
         self._session.close()
-
-    def __enter__(self) -> Self:
-        """Return the model itself."""
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

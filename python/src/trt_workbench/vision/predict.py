@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import append_lines
@@ -67,10 +67,6 @@ class Predictor(AbstractContextManager["Predictor"]):
             raise
         self.task = self._looker.task
         self.notes = self._looker.notes + self.detector.notes
-
-    def __enter__(self) -> Self:
-        """Return the predictor itself."""
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
