@@ -43,7 +43,9 @@ def edited(place: Path, change: Callable[[dict[str, Any]], object] = lambda _: N
     """Change what shard.json says, or files beside it, and write the checksums that then fit."""
     document = json.loads((place / SHARD).read_text())
     change(document)
-    write_document(place, ShardDocument.model_validate(document))
+    one = ShardDocument.model_validate(document)
+    facts = one.model_dump(exclude={"index", "count", "first", "end", "files", "checksum"})
+    write_document(place, one.shard, range(one.first, one.end), **facts)
 
 
 def with_other_digit(path: Path, after: str = "") -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,6 +13,11 @@ import pytest
 from tests.docker import can_mount
 from tests.fork_server import ForkServer
 from tests.in_app import trtw
+from tests.shards import assert_scored_alike, with_other_digit
+
+from trt_workbench.core import work
+from trt_workbench.vision.detections import DetectionStore
+from trt_workbench.vision.loop import EvaluationLoop
 
 
 def test_an_older_run_is_replaced_only_by_a_whole_one(coco: Any) -> None:
@@ -145,6 +151,83 @@ def test_interrupt_keeps_a_partial_run(coco: Any, fork_server: ForkServer) -> No
     assert "Traceback" not in stderr
     lines = (coco.output / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["image_id"] for line in lines] == list(range(1, metrics["images"] + 1))
+
+
+@pytest.fixture
+def ended_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], list[int]]]:
+    """What ends each loop when so many images are begun, as Ctrl-C does; returns a list of the images that are done."""
+    take, put, stop, done = EvaluationLoop._take_place, DetectionStore.put, list[int | None](), list[int]()
+
+    def taken(self: EvaluationLoop) -> Any:
+        self._stop = self._stop or (stop[-1] is not None and self._next >= stop[-1])
+        return take(self)
+
+    def noted(self: DetectionStore, index: int, *more: Any) -> None:
+        done.append(int(self._image_ids[index]))
+        put(self, index, *more)
+
+    def ends(at: int | None) -> list[int]:
+        stop.append(at)
+        done.clear()
+        return done
+
+    monkeypatch.setattr(EvaluationLoop, "_take_place", taken)
+    monkeypatch.setattr(DetectionStore, "put", noted)
+    return ends
+
+
+@pytest.mark.parametrize(
+    ("more", "ends"), [((), [1]), ((), [3]), (("--batch", "2"), [1]), ((), [1, 1, 1]), (("--shard", "0/2"), [1])]
+)
+def test_a_run_that_was_interrupted_goes_on_and_gives_the_same(
+    more: tuple[str, ...], ends: list[int], coco: Any, ended_at: Any, tmp_path: Path
+) -> None:
+    ended_at(None)
+    whole = coco.arguments(*more)
+    whole[whole.index("--output") + 1] = str(tmp_path / "whole")
+    assert coco.invoke_exactly(whole).exit_code == 0
+    seen = []
+    for number, end in enumerate([*ends, None]):
+        done = ended_at(end)
+        result = coco.invoke(*more)
+        assert result.exit_code == (0 if end is None else 130), result.output
+        assert ("Continuing the run in this folder" in result.stderr) == (number > 0)
+        assert end is None or f"continue with `… --output {coco.output}`" in result.stderr
+        seen += done
+    assert sorted(seen) == sorted({*seen})  # no image twice
+    assert len(seen) == (2 if "--shard" in more else 4)
+    if "--shard" not in more:
+        assert_scored_alike(coco.output, tmp_path / "whole")
+        assert not (coco.output / "part").exists()
+    assert (coco.output / "predictions.json").read_bytes() == (tmp_path / "whole" / "predictions.json").read_bytes()
+    assert len(json.loads((coco.output / "env.json").read_text())["earlier"]) == len(ends)
+
+
+@pytest.mark.parametrize("change", ["--conf", "--workers", "processor", "images", "part"])
+def test_of_another_evaluation_nothing_is_taken(
+    change: str, coco: Any, ended_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_at(2)
+    assert coco.invoke("--workers", "1").exit_code == 130
+    done = ended_at(None)
+    if change == "processor":
+        monkeypatch.setattr(work, "cpu_report", lambda: {"model": "another"})
+    elif change == "images":
+        annotations = json.loads(coco.annotations.read_text())
+        coco.annotations.write_text(json.dumps({**annotations, "info": {"year": 1}}))
+    elif change == "part":
+        text = with_other_digit(coco.output / "part" / "predictions.json")
+        result = coco.invoke("--workers", "1")
+        assert (result.exit_code, "was changed after the shard was done" in result.stderr) == (2, True)
+        (coco.output / "part" / "predictions.json").write_text(text)
+        result = coco.invoke("--workers", "1")
+        assert (result.exit_code, len(done)) == (0, 2), result.output
+        return
+    more = {"--conf": ("--conf", "0.1"), "--workers": ("--workers", "2")}.get(change, ())
+    result = coco.invoke("--workers", "1", *more)
+    assert result.exit_code == 0
+    assert "The run in this folder is not continued: " in result.stderr
+    assert len(done) == 4
 
 
 def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,11 @@ from tests.shards import assert_scored_alike
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core import environment
 from trt_workbench.core.directory import run_directory
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import circumstances, read_shards
+from trt_workbench.core.shard_files import read_part, read_shards
+from trt_workbench.core.work import identity
 from trt_workbench.vision import sharding
 from trt_workbench.vision.class_map import ClassMap
 from trt_workbench.vision.dataset import READ_BY, CocoDataset, read_dataset
@@ -27,7 +29,8 @@ from trt_workbench.vision.document import STAGES
 from trt_workbench.vision.loop import LoopResult
 from trt_workbench.vision.run import CocoRequest
 from trt_workbench.vision.scoring import Found, score
-from trt_workbench.vision.sharding import merge_shards, write_shard
+from trt_workbench.vision.sharding import found_of as found_in
+from trt_workbench.vision.sharding import joined, merge_shards, write_shard
 from trt_workbench.vision.tasks.registry import task_of
 
 hypothesis = pytest.importorskip("hypothesis")
@@ -48,10 +51,10 @@ _FACTS: dict[str, Any] = {
 @pytest.fixture(scope="module", autouse=True)
 def _asked_once() -> Iterator[None]:
     """Ask git and the driver once, and not for each of a thousand shards."""
-    known, where = collect_environment([]), circumstances(cuda=False)
+    known, where = collect_environment([]), identity({}, [("cpu",)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(environment, "collect_environment", lambda _: known)
-        patch.setattr(sharding, "circumstances", lambda **_: where)
+        patch.setattr(sharding, "identity", lambda job, *_, **__: {**json_values(job, str), **where})
         yield
 
 
@@ -109,6 +112,20 @@ def part_of(whole: Found, block: range, number: int) -> Found:
     return Found(ids, dataclasses.replace(result, **taken), whole.detections.select(kept), read)
 
 
+def evaluation_of(root: Path, dataset: CocoDataset, shard: Shard | None, block: range) -> Any:
+    """As much of an evaluation as writing its results takes."""
+    data = root / "data"
+    asked = CocoRequest(model=root / "m.onnx", images=data, annotations=data / "truth.json", shard=shard)
+    return SimpleNamespace(
+        request=asked,
+        dataset=dataset,
+        facts=lambda: _FACTS,
+        block=block,
+        detector=SimpleNamespace(backend=OrtCpuBackend()),
+        classes=ClassMap(np.array(_IDS), np.ones(2, np.bool_)),
+    )
+
+
 @hypothesis.settings(max_examples=30, deadline=None, derandomize=True)
 @hypothesis.given(images=st.integers(1, 40), count=st.integers(1, 64), batch=st.integers(1, 5), seed=st.integers(0, 99))
 @hypothesis.example(images=1, count=64, batch=1, seed=0)
@@ -125,15 +142,7 @@ def test_any_shards_give_what_one_process_gives(images: int, count: int, batch: 
         score(one, dataset, found, _FACTS)
         for index in range(count):
             shard = Shard(index, count)
-            asked = CocoRequest(model=root / "m.onnx", images=data, annotations=data / "truth.json", shard=shard)
-            stub: Any = SimpleNamespace(
-                request=asked,
-                dataset=dataset,
-                facts=lambda: _FACTS,
-                block=shard.block(images, batch),
-                detector=SimpleNamespace(backend=OrtCpuBackend()),
-                classes=ClassMap(np.array(_IDS), np.ones(2, np.bool_)),
-            )
+            stub = evaluation_of(root, dataset, shard, shard.block(images, batch))
             with run_directory("eval-coco", root / "shards" / str(index)) as run:
                 write_shard(run.path, stub, part_of(found, stub.block, index))
                 run.commit("complete")
@@ -144,6 +153,38 @@ def test_any_shards_give_what_one_process_gives(images: int, count: int, batch: 
         alone = json.loads((one / "metrics.json").read_text())
         assert metrics["latency_ms"] == alone["latency_ms"]
         assert [note for note in metrics["notes"] if not note.startswith("Merged")] == alone["notes"]
+
+
+@hypothesis.settings(max_examples=30, deadline=None, derandomize=True)
+@hypothesis.given(images=st.integers(1, 40), cuts=st.sets(st.integers(0, 40), max_size=3), seed=st.integers(0, 99))
+def test_wherever_a_run_is_interrupted_it_gives_what_one_that_is_not_gives(
+    images: int, cuts: set[int], seed: int
+) -> None:
+    """Each time, what is done by then is read again, and becomes the first part of the next run."""
+    rng = np.random.default_rng(seed)
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "m.onnx").write_bytes(b"model")
+        (data := root / "data").mkdir()
+        dataset = data_of(data, images, rng)
+        whole = found_of(dataset, rng)
+        stub, task = evaluation_of(root, dataset, None, range(images)), task_of("boxes")
+        begin, before = 0, None
+        for end in [*sorted({min(cut, images) for cut in cuts}), images]:
+            now = part_of(whole, range(begin, end), begin)
+            found = joined([(0, before), (begin, now)], images) if before else now
+            (place := root / f"part-{end}-{begin}").mkdir()
+            write_shard(place, stub, found)
+            begin, before = end, found_in(read_part(place), task)
+        for folder, one in ((root / "one", whole), (root / "continued", before)):
+            folder.mkdir()
+            assert one
+            score(folder, dataset, one, _FACTS)
+        assert_scored_alike(root / "continued", root / "one")
+        metrics = [json.loads((root / name / "metrics.json").read_text()) for name in ("one", "continued")]
+        for found in metrics:
+            del found["wall_s"], found["images_per_s"]
+        assert metrics[0] == metrics[1]
 
 
 def test_a_data_set_is_read_again_with_all_that_it_was_read_with() -> None:

@@ -25,7 +25,7 @@ ARTEFACTS: Final = frozenset(
         "after", "availability.log", "before", "bisect", "builds.json", "captures", "check-target.json", "check.json",
         "config.json", "confusion.json", "curves.json", "decision.json", "detections.jsonl", "dota", "env.json",
         "failures", "fix", "found.npz", "gate.json", "junit.xml", "latency", "layers.json", "logs", "metrics.json",
-        "outputs", "partitions.json", "pictures", "plots", "predict.json", "predictions.json",
+        "outputs", "part", "partitions.json", "pictures", "plots", "predict.json", "predictions.json",
         "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "score", "scores",
         "search.json", "sensitivity.json", "shard.json", "shards.json", "summary.md", "transcripts.jsonl",
         "upgrade.json", "verify", "verify.json", "work.json",

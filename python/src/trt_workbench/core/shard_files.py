@@ -80,7 +80,11 @@ class ShardRun:
 
     directory: Path
     document: ShardDocument
-    run: RunDocument
+
+    @property
+    def run(self) -> RunDocument:
+        """Its run.json. Raises UsageProblem as `run_document`."""
+        return run_document(self.directory)
 
     def require_count(self, name: str, found: int, expected: int) -> None:
         """Raise UsageProblem unless a file has as many entries as `shard.json` says."""
@@ -230,13 +234,18 @@ class _Said(dict[str, Any]):
 
 def read_shard_run(directory: Path) -> ShardRun:
     """Return the run directory of a shard. Raises UsageProblem where it is none, or a file is absent or was changed."""
-    run, document = run_document(directory), read_document(directory / SHARD, ShardDocument)
-    _require_unchanged(directory, document)
-    parts = {name: _Said(getattr(document, name), directory) for name in ("asked", "ran", "whole")}
-    found = ShardRun(directory, document.model_copy(update=parts), run)
-    if found.document.command != found.run.command or found.document.index >= found.document.count:
+    run, found = run_document(directory), read_part(directory)
+    if found.document.command != run.command or found.document.index >= found.document.count:
         raise UsageProblem(f"shard.json and run.json do not fit each other; they were changed: {directory}")
     return found
+
+
+def read_part(directory: Path) -> ShardRun:
+    """Return what lies in a folder with a `shard.json`. Raises UsageProblem where a file is absent or was changed."""
+    document = read_document(directory / SHARD, ShardDocument)
+    _require_unchanged(directory, document)
+    parts = {name: _Said(getattr(document, name), directory) for name in ("asked", "ran", "whole")}
+    return ShardRun(directory, document.model_copy(update=parts))
 
 
 def read_shards(places: Sequence[Path], *, partial: bool) -> Shards:

@@ -6,13 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     OutputOption,
     handled,
+    interrupted,
     note,
     print_line,
     print_run,
@@ -24,7 +23,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import MORE, Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.vision.settings import CocoSettings, DataSettings
@@ -96,11 +95,7 @@ def eval_coco(
         require_whole(spread[0], directory)
     if found.status == "partial":
         done, of = metrics["images"], metrics["images_requested"]
-        say(
-            f"Interrupted after {done:,} of {counted(of, 'image')}; the finished ones are scored and kept, marked "
-            f"partial: {directory}"
-        )
-        raise typer.Exit(INTERRUPTED)
+        raise interrupted(directory, f" after {done:,} of {counted(of, 'image')}; those are scored and kept")
     drawing.end()
 
 
@@ -157,8 +152,10 @@ def _embedded(name: str) -> DataPlace:
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.work import continued
     from trt_workbench.core.workspace import embedded_model
     from trt_workbench.vision.run import CocoEvaluation
+    from trt_workbench.vision.sharding import identified
 
     with at_stage(lambda: "Opening the model"):  # this first reports a GPU that `auto` leaves unused
         opened = CocoEvaluation(request, say)
@@ -171,8 +168,9 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
         where += ", which finds the boxes" if detector.feed.boxes_place == "device" else ""
         say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
         with run_directory("eval-coco", output) as run:
+            earlier = continued(run, identified(evaluation), say)
             with progress_bar("images") as start:
-                outcome = evaluation.run(run.path, start("Evaluating"))
+                outcome = evaluation.run(run.path, start("Evaluating"), earlier=earlier)
             facts = {key: outcome.metrics[key] for key in ("images", "verification", "shard") if key in outcome.metrics}
             return outcome, run.commit(outcome.status, allow_unverified=request.allow_unverified, **facts)
 

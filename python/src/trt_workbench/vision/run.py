@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.shard_files import SHARD, read_part
 from trt_workbench.core.shard_workers import open_journal
 from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.engine.profiles import Profile
@@ -40,7 +41,7 @@ from trt_workbench.vision.preparation import FINDS_OUT, options_of
 from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
 from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
-from trt_workbench.vision.sharding import write_shard
+from trt_workbench.vision.sharding import PART, found_of, joined, write_shard
 from trt_workbench.vision.tasks.registry import task_of
 
 INFINITE_INSIDE = "Outputs are finite, but internal values are not"
@@ -139,10 +140,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.detector.session.close()
             raise
 
-    def __enter__(self) -> Self:
-        """Return the evaluation itself."""
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -156,6 +153,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         *,
         skipped: Collection[int] = (),
         journal: Path | None = None,
+        earlier: Sequence[Path] = (),
     ) -> CocoOutcome:
         """Evaluate, score and write the run's files into `folder`. Once per object.
 
@@ -164,6 +162,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             on_images: called with the images done and their total while the loop runs.
             skipped: as of `find`, as is the next one.
             journal: file.
+            earlier: run directories of the same evaluation that was interrupted; what is done there is not done again.
 
         Raises:
             UsageProblem: an image is missing or corrupt, the model's outputs do not fit, or a file cannot be written.
@@ -171,14 +170,36 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             DeviceFailure: the device failed.
             KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
         """
-        found = self.find(on_images, skipped=skipped, journal=journal)
+        before = self._done_in(earlier)
+        begin = len(before.done) if before else 0
+        found = self.find(on_images, skipped=skipped, journal=journal, begin=begin)
+        if before:
+            found = joined([(0, before), (begin, found)], len(self.block))
         if self.request.shard:
             with deferred_interrupts():
                 return write_shard(folder, self, found)
-        return score(folder, self.dataset, found, self.facts())
+        outcome = score(folder, self.dataset, found, self.facts())
+        if outcome.status == "partial":
+            (folder / PART).mkdir()
+            write_shard(folder / PART, self, found)
+        return outcome
+
+    def _done_in(self, earlier: Sequence[Path]) -> Found | None:
+        """Return what interrupted runs found on the first images of the block; None where they have nothing."""
+        ids = [image.id for image in self.dataset.images[self.block.start : self.block.stop]]
+        for place in (left if self.request.shard else left / PART for left in earlier):
+            found = found_of(read_part(place), self.task) if (place / SHARD).is_file() else None
+            if found and found.done.tolist() == ids[: len(found.done)]:
+                return found
+        return None
 
     def find(
-        self, on_images: Progress | None = None, *, skipped: Collection[int] = (), journal: Path | None = None
+        self,
+        on_images: Progress | None = None,
+        *,
+        skipped: Collection[int] = (),
+        journal: Path | None = None,
+        begin: int = 0,
     ) -> Found:
         """Detect, and write nothing. Raises as `run`.
 
@@ -186,11 +207,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             on_images: as of `run`.
             skipped: places in the block of images that are left out, because worker processes die of them.
             journal: file that says which images are begun and done, for `open_journal`; None for none.
+            begin: place of the first image in the block, a multiple of the batch.
         """
         block = self.block
-        images = [
-            one for place, one in enumerate(self.dataset.images[block.start : block.stop]) if place not in skipped
-        ]
+        own = enumerate(self.dataset.images[block.start : block.stop])
+        images = [one for place, one in own if place >= begin and place not in skipped]
         image_ids = np.array([image.id for image in images], np.int64)
         store = DetectionStore(image_ids, self.classes.ids, self.classes.kept, self.task.most)
         detector, read = self.detector, self.detector.reader()

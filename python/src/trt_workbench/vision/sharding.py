@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays
+from trt_workbench.core.shard import WHOLE
 from trt_workbench.core.shard_files import (
     ShardRun,
     Shards,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 COMMAND: Final = "eval-coco"
 FOUND: Final = "found.npz"
+PART: Final = "part"
+"""Folder of what is done, in the run directory of an evaluation that was interrupted."""
 _IMAGES: Final = ("done", "sizes", "stages_ms")
 _TABLE: Final = ("image_ids", "category_ids", "boxes", "scores")
 # How fast the work is done, and on which of several alike devices.
@@ -54,15 +58,23 @@ def what_decides(request: CocoRequest) -> dict[str, Any]:
     return _asked(request, backend, data.sha256)
 
 
+def identified(evaluation: CocoEvaluation) -> dict[str, Any]:
+    """Return what identifies the result, its times too, so that an interrupted run can be continued."""
+    request = evaluation.request
+    asked = _asked(request, evaluation.detector.backend, evaluation.dataset.sha256, timed=True)
+    how = {name: getattr(request, name) for name in _OF_MACHINE}
+    ran = json_values(_ran(evaluation.facts(), evaluation))
+    return {**asked, "how": how, "ran": ran, "shard": request.shard and str(request.shard)}
+
+
 def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoOutcome:
-    """Write what a shard found: `predictions.json`, `found.npz` and `shard.json`. It has no scores of its own.
+    """Write what a shard, or what is done of a run, found: `predictions.json`, `found.npz` and `shard.json`; no scores.
 
     Raises:
         UsageProblem: a file cannot be written.
     """
     request, dataset, facts = evaluation.request, evaluation.dataset, evaluation.facts()
-    shard, block = request.shard, evaluation.block
-    assert shard is not None
+    shard, block = request.shard or WHOLE, evaluation.block
     whole = {
         "facts": facts,
         "images": str(dataset.folder.absolute()),
@@ -121,27 +133,67 @@ def merge_shards(
     dataset = ahead.result() if ahead and task.name == Boxes.name else read_by({**settings, **whole}, task)
     if dataset.sha256 != shards.first.asked["data_sha256"]:
         raise UsageProblem(f"The annotations have changed since the shards were evaluated: {whole['annotations']}")
-    said = [note for one in shards.runs for note in one.document.whole["notes"]]
-    read = ImageReader(settings["exif"])
-    parts = [_read(one, task) for one in shards.runs]
-    ids, result = _measured(shards, [part for part, _ in parts], together=together)
-    detections = DetectionTable.joined([table for _, table in parts])
-    del parts
-    for one in shards.runs:
-        read.add(**one.document.whole["read"])
-    if not np.isin(ids, [image.id for image in dataset.images]).all() or not np.isin(detections.image_ids, ids).all():
+    parts = [(one.document.first, found_of(one, task)) for one in shards.runs]
+    found = joined(parts, shards.first.items, together=together)
+    if not len(found.done):
+        raise UsageProblem(f"No image is done in these shards: {shards.runs[0].directory.parent}")
+    if (np.diff(found.done) <= 0).any():
+        raise UsageProblem(f"The shards' images overlap; {FOUND} was changed: {shards.runs[0].directory}")
+    of_done = np.isin(found.detections.image_ids, found.done).all()
+    if not of_done or not np.isin(found.done, [image.id for image in dataset.images]).all():
         raise UsageProblem(f"The shards are of images that the data set does not have: {whole['annotations']}")
-    if len(detections):
-        said = [note for note in said if not note.startswith(NOTHING)]
     before = [note for one in shards.runs for note in one.document.whole["facts"]["notes"]]
     facts = {**facts, "notes": [*dict.fromkeys(before)], "shards": shards.facts()}
-    said = [*dict.fromkeys([*said, shards.text, *notes])]
-    texts = tuple(one.directory / "predictions.json" for one in shards.runs)
-    found = Found(ids, result, detections, read, said, texts)
+    found = replace(found, notes=[*dict.fromkeys([*found.notes, shards.text, *notes])])
     return score(folder, dataset, found, facts).metrics
 
 
-def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str, Any]:
+def found_of(one: ShardRun, task: VisionTask) -> Found:
+    """Return what a shard, or a part of a run, found. Raises UsageProblem where its files do not fit its shard.json."""
+    arrays, table = _read(one, task)
+    whole, done = one.document.whole, arrays["done"]
+    read = ImageReader(whole["facts"]["settings"]["exif"])
+    read.add(**whole["read"])
+    every = np.ones(len(done), np.bool_)
+    result = LoopResult(every, arrays["sizes"], arrays["stages_ms"], whole["wall_s"], interrupted=False)
+    return Found(done, result, table, read, whole["notes"], (one.directory / "predictions.json",))
+
+
+def joined(parts: Sequence[tuple[int, Found]], items: int, *, together: bool = False) -> Found:
+    """Return what was found in several parts as that of one process.
+
+    Args:
+        parts: the place of the first image of each, and what it found; of half a part only the order of images counts.
+        items: how many images all parts were asked for.
+        together: whether they ran at the same time.
+    """
+    done, sizes, stages = np.zeros(items, np.bool_), np.zeros((items, 2), np.int32), np.zeros((items, len(STAGES)))
+    founds = [found for _, found in parts]
+    read = founds[0].read
+    for first, found in parts:
+        result, place = found.result, slice(first, first + len(found.done))
+        done[place], sizes[place], stages[place] = True, result.sizes[result.done], result.stage_ms[result.done]
+        if found.read is not read:
+            read.add(**found.read.counts())
+    detections = DetectionTable.joined([found.detections for found in founds])
+    said = dict.fromkeys(note for found in founds for note in found.notes)
+    return Found(
+        np.concatenate([found.done for found in founds]),
+        LoopResult(
+            done,
+            sizes,
+            stages,
+            (max if together else sum)(found.result.wall_s for found in founds),
+            interrupted=not done.all(),
+        ),
+        detections,
+        read,
+        [note for note in said if not (len(detections) and note.startswith(NOTHING))],
+        tuple(text for found in founds for text in found.texts) if all(found.texts for found in founds) else (),
+    )
+
+
+def _asked(request: CocoRequest, backend: Backend, data_sha256: str, *, timed: bool = False) -> dict[str, Any]:
     settings = {name: getattr(request, name) for name in CocoSettings.__dataclass_fields__ if name not in _OF_MACHINE}
     settings["options"] = {name: value for name, value in request.options.items() if name != "device"}
     return identity(
@@ -154,6 +206,7 @@ def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str
         },
         [backend.devices],
         device=int(request.options.get("device", 0)),
+        timed=timed,
     )
 
 
@@ -192,22 +245,3 @@ def _read(one: ShardRun, task: VisionTask) -> tuple[dict[str, NDArray[Any]], Det
     table = read_predictions(one.directory / "predictions.json", task)
     one.require_count("predictions.json", len(table), known.whole["detections"])
     return arrays, table
-
-
-def _measured(
-    shards: Shards, parts: Sequence[Mapping[str, NDArray[Any]]], *, together: bool
-) -> tuple[NDArray[np.int64], LoopResult]:
-    """Return the ids of the images that are done, and what the loops of all shards measured, over all images."""
-    items = shards.first.items
-    done, sizes = np.zeros(items, np.bool_), np.zeros((items, 2), np.int32)
-    stages, ids = np.zeros((items, len(STAGES))), np.concatenate([part["done"] for part in parts])
-    for one, part in zip(shards.runs, parts, strict=True):
-        # of a half shard's images only the order counts
-        place = slice(one.document.first, one.document.first + len(part["done"]))
-        done[place], sizes[place], stages[place] = True, part["sizes"], part["stages_ms"]
-    if not len(ids):
-        raise UsageProblem(f"No image is done in these shards: {shards.runs[0].directory.parent}")
-    if (np.diff(ids) <= 0).any():
-        raise UsageProblem(f"The shards' images overlap; {FOUND} was changed: {shards.runs[0].directory}")
-    wall_s = (max if together else sum)(one.document.whole["wall_s"] for one in shards.runs)
-    return ids, LoopResult(done, sizes, stages, wall_s, interrupted=not done.all())
