@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,24 @@ def test_what_cannot_be_profiled_is_refused_in_one_paragraph(words: list[str], m
     held(said)
     assert len([line for line in said.splitlines() if line.startswith("error: ")]) == 1
     assert not list((tmp_path / "out").glob("profile/*"))
+
+
+def test_times_beside_other_programs_are_unreliable(tmp_path: Path) -> None:
+    size = 700  # long enough that its threads wait for a processor
+    path = write_onnx(
+        tmp_path / "m.onnx", f"g (float[{size},{size}] x) => (float[{size},{size}] y) {{ y = MatMul(x, x) }}"
+    )
+    burning = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(burning) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        facts = profiled(path)["sides"]["target"]
+    finally:
+        for one in programs:
+            one.kill()
+            one.wait()
+    assert any(why.startswith("its threads waited for a processor") for why in facts["unstable"])
+    (directory,) = (tmp_path / "out" / "profile").iterdir()
+    assert "are unreliable: its threads waited" in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_plan_without_its_runtime_is_refused(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ class SideFacts(TypedDict):
     profiled_interval_coverage: NotRequired[FiniteFloat | None]
     sum_ms: NotRequired[FiniteFloat | None]
     other_machine: NotRequired[list[str]]
+    unstable: NotRequired[list[str]]
     notes: NotRequired[list[str]]
     commands: NotRequired[list[str]]
 

@@ -39,8 +39,11 @@ def answer(found: ProfileFiles) -> Headline:
     """Return what the page of a run says first."""
     sides = found.sides
     faster = faster_side(*(side.facts for side in sides)) if len(sides) > 1 else None
-    said = summary(sides, found.groups)[:1]
-    return Headline(said, {"target": "faster", "against": "slower"}[faster] if faster else None)
+    doubts = [f"Times of {one.title} are unreliable: {why}." for one in sides for why in one.facts.get("unstable", ())]
+    return Headline(
+        [*summary(sides, found.groups)[:1], *doubts],
+        {"target": "faster", "against": "slower"}[faster] if faster else None,
+    )
 
 
 def view(found: ProfileFiles, directory: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from trt_workbench.backends.abilities import Profiles
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.loop import measure_calls
-from trt_workbench.backends.measure.stability import noise_interval
+from trt_workbench.backends.measure.stability import contended, noise_interval
+from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Operation, ProfiledRuns
 from trt_workbench.backends.registry import get_backend
@@ -72,31 +74,33 @@ def profiled(request: dict[str, Any]) -> dict[str, Any]:
 
     runs = ProfiledRuns(feed, nodes, Path(request["folder"]), work.warmup, work.iterations, work.profile)
     backend = get_backend(work.backend)
-    if isinstance(backend, Profiles):
-        found = backend.profile(work.path, work.session_options(), runs)
-    elif request["kernels"]:
-        note = f"Backend {work.backend} has no layer profiler; only the kernels were recorded."
-        return {"operations": [], "facts": {**_facts(work), "notes": [note]}, "work": request["work"]}
-    else:
+    if not isinstance(backend, Profiles):
+        if request["kernels"]:
+            note = f"Backend {work.backend} has no layer profiler; only the kernels were recorded."
+            return {"operations": [], "facts": {**_facts(work), "notes": [note]}, "work": request["work"]}
         raise UsageProblem(
             f"Backend {work.backend} has no profiler by layer; use trt or one of ONNX Runtime, or --nsys or --ncu."
         )
-    own, precision_ran = _measured(work) if found.own_ms is None else (found.own_ms, found.provenance["precision_ran"])
+    with TelemetrySampler(os.getpid(), gpu_in_use(work.backend, work.options, {})) as watched:
+        found = backend.profile(work.path, work.session_options(), runs)
+        own, ran = _measured(work) if found.own_ms is None else (found.own_ms, found.provenance["precision_ran"])
     operations = with_shares([one.model_copy(update={"side": request["side"]}) for one in found.operations])
     facts = {
         **_facts(work),
         **({} if found.built else {"sha256": sha256_of(work.path)}),
-        "precision_ran": precision_ran,
+        "precision_ran": ran,
         **_timed("own", own),
         **_timed("profiled", found.run_ms),
         "sum_ms": sum(one.mean_ms or 0.0 for one in operations),
         "inputs": shapes,
         "provenance": dict(found.provenance),
+        "unstable": contended(watched.result),
         "notes": list(found.notes),
         **found.facts,
     }
-    again = work if found.built is None else _of_engine(work, found.built)
-    return ProfiledSide(operations=operations, facts=facts, work=again).model_dump(mode="json")
+    return ProfiledSide(
+        operations=operations, facts=facts, work=work if found.built is None else _of_engine(work, found.built)
+    ).model_dump(mode="json")
 
 
 def earlier_run(directory: Path) -> ProfiledSide:

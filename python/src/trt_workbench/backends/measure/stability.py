@@ -41,7 +41,7 @@ def instabilities(latency_ms: Sequence[float], telemetry: Telemetry) -> list[str
     if clock and low is not None and high is not None and (high - low) / clock > CLOCK_SPREAD:
         reasons.append(f"the SM clock changed between {low:.0f} and {high:.0f} MHz")
     reasons += [f"throttled: {text}" for text in telemetry.throttles]
-    return reasons + _contended(telemetry)
+    return reasons + contended(telemetry)
 
 
 def noise_interval(samples: Sequence[float]) -> Interval:
@@ -118,7 +118,7 @@ def _halves_apart(values: Sequence[float], least: int, alpha: float) -> float | 
     return abs(median(second) - median(first)) / median(values)
 
 
-def _contended(telemetry: Telemetry) -> list[str]:
+def contended(telemetry: Telemetry) -> list[str]:
     """Return what other programs did to a measurement."""
     seen, reasons = telemetry.contention, []
     waited, others, stolen = seen.cpu_wait_share or 0.0, seen.cpu_others, seen.cpu_steal_share or 0.0
