@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tests.cli.test_transcribe import write_manifest, write_wav
 from tests.copies import copied
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.plugins.speech.test_transcribe import write_manifest, write_wav
 from tests.texts import held
 
 from trt_workbench.core.workspace import ENCODER, embedded_model

@@ -95,12 +95,12 @@ RUN_BY = {
         "eval-stream --chunks 20 --streams 1,4,16,64"
     ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
-    "cli/test_transcribe.py::test_a_bare_machine_has_an_error_rate": ["eval-stream --transcribe"],
-    "cli/test_transcribe.py::test_the_same_audio_in_other_chunks_and_whole": [
+    "plugins/speech/test_transcribe.py::test_a_bare_machine_has_an_error_rate": ["eval-stream --transcribe"],
+    "plugins/speech/test_transcribe.py::test_the_same_audio_in_other_chunks_and_whole": [
         "eval-stream --transcribe --also whole --also 17 --also 121",
         "eval-stream m.onnx --contract c.json --transcribe test.jsonl --also offline.onnx=offline.json",
     ],
-    "cli/test_transcribe.py::test_a_manifest_gives_what_the_code_gives": [
+    "plugins/speech/test_transcribe.py::test_a_manifest_gives_what_the_code_gives": [
         "eval-stream m.onnx --contract c.json --transcribe test.jsonl"
     ],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.cli.test_transcribe import write_wav
 from tests.in_app import json_of, stdout_of
+from tests.plugins.speech.test_transcribe import write_wav
 
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.stream import StreamPool, read_contract

@@ -74,6 +74,7 @@ def test_what_a_command_asks_of_an_absent_plug_in_is_named(tmp_path: Path, monke
     held(stderr_of("decide", "--targets", "rtx5090", code=3))
     held(stderr_of("report", page.parent, code=3))
     held(stderr_of("report", tmp_path, code=3))
+    held(stderr_of("eval-stream", "--chunks", "4", "--transcribe", code=3))
 
 
 def test_a_command_of_another_package_is_one_of_ours(outside_package: Callable[..., None], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.test_transcribe import write_wav
+from tests.plugins.speech.test_transcribe import write_wav
 from tests.texts import refused
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem

@@ -22,6 +22,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.extensions import part
 from trt_workbench.core.percent import signed
 from trt_workbench.core.settings import Report
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
@@ -187,9 +188,7 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     for paced in metrics.streams:
         _show_paced(paced, console)
     if metrics.transcription:
-        from trt_workbench.stream.transcribe.printing import show_transcribed
-
-        show_transcribed(metrics.transcription, console)
+        part("transcription", "speech", "--transcribe").show_transcribed(metrics.transcription, console)
     for failure in metrics.failures:
         line(f"FAILED {failure}")
     line(f"{metrics.reach.word().capitalize()}.")

@@ -13,7 +13,6 @@ from trt_workbench.core.verification import Mark
 from trt_workbench.report.verdict import Reach
 from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.paced_document import Paced
-from trt_workbench.stream.transcribe.document import Transcribed
 
 PARTS = ("feed", "inference", "state", "total")
 """What is timed of a chunk: cutting and converting its inputs, the session's call, handling its state, all of it."""
@@ -144,7 +143,7 @@ class StreamMetrics(Strict):
     faults: Faults | None = None
     resident: Resident | None = None
     streams: list[Paced] = []
-    transcription: Transcribed | None = None
+    transcription: dict[str, Any] | None = None
     verification: list[Mark] = []
     shards: dict[str, Any] | None = None
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import append_lines, json_values, write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.extensions import part
 from trt_workbench.stream.compare import Parts
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Uncomputable
@@ -30,7 +31,6 @@ from trt_workbench.stream.paced import rounds, run_paced
 from trt_workbench.stream.paced_document import Paced
 from trt_workbench.stream.reference import StreamRecorder, contract_hash
 from trt_workbench.stream.settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
-from trt_workbench.stream.transcribe.run import Transcription
 from trt_workbench.verify import let_through
 
 Progress = Callable[[int, int], None]
@@ -100,7 +100,8 @@ class StreamEvaluation:
         self._check_profiles()
         if settings.also and settings.transcribe is None:
             raise UsageProblem("--also needs --transcribe.")
-        self._words = None if settings.transcribe is None else Transcription(opened, self._hop_seconds)
+        words = None if settings.transcribe is None else part("transcription", "speech", "--transcribe")
+        self._words = words and words.Transcription(opened, self._hop_seconds)
 
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:
         """Evaluate, and write metrics.json, records.jsonl and, if requested, the record of the reference."""
@@ -156,7 +157,7 @@ class StreamEvaluation:
             faults=tested,
             resident=watch.found(),
             streams=paced,
-            transcription=written,
+            transcription=written and written.model_dump(),
             verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)

@@ -1,7 +1,4 @@
-"""`eval-stream --transcribe`: words of a manifest's utterances, their error rates, and how precisions differ in them.
+"""Words of utterances: read from a manifest, heard by a model, decoded, and their errors.
 
-In: `run.Transcription` of the opened stream and a manifest. Out: `document.Transcribed`, `transcripts.jsonl`.
-
-    utterances ─┬► reference: pool ─► decoder ─► words ─┬► error rates, paired differences ─► gates
-                └► each precision: the same ────────────┘
+In: `scoring.Spoken` of a manifest and a contract. Out: `words.json`.
 """

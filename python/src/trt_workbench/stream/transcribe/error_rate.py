@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
+from trt_workbench.core.documents import Strict
 from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.core.statistics.summary import interval
-from trt_workbench.stream.transcribe.document import Score
 
 # Quotation marks, modifier letters, prime, fullwidth: what stands for an apostrophe. And what nobody sees: soft hyphen,
 # blank and joiner without width, marks of direction and of the order of bytes.
@@ -19,6 +20,13 @@ _ONE_FORM = {
     **dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u02b9\u2032\uff07\u00b4"), "'"),
     **dict.fromkeys(map(ord, "\u00ad\u200b\u2060\u200e\u200f\ufeff")),
 }
+
+
+class Score(Strict):
+    """An error rate or a difference of two, with its 95 % interval over utterances; None where too few hold it all."""
+
+    value: FiniteFloat
+    ci95: tuple[FiniteFloat, FiniteFloat] | None
 
 
 class Errors(NamedTuple):

@@ -20,22 +20,22 @@ from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.settings import AT_ONCE
-from trt_workbench.stream.transcribe.document import (
+from trt_workbench.stream.transcribe.error_rate import Rates, Score, errors_between, normalized
+from trt_workbench.stream.transcribe.hearing import Frames, Heard, Hearing
+from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
+from trt_workbench.stream.transcribe.speech import JudgedTexts, Listening, Speech
+from trt_workbench_speech.document import (
     ChangedText,
     OtherHearing,
     PlantedError,
-    Score,
     Side,
     Transcribed,
     TranscriptRecord,
     WordDifference,
 )
-from trt_workbench.stream.transcribe.error_rate import Rates, errors_between, normalized
-from trt_workbench.stream.transcribe.faults import decoder_faults
-from trt_workbench.stream.transcribe.hearing import Frames, Heard, Hearing
-from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
-from trt_workbench.stream.transcribe.speech import JudgedTexts, Listening, Speech
-from trt_workbench.stream.transcribe.ways import HeardWay, hear, way_of
+from trt_workbench_speech.document import show_transcribed as show_transcribed
+from trt_workbench_speech.faults import decoder_faults
+from trt_workbench_speech.ways import HeardWay, hear, way_of
 
 REFERENCE = "reference"
 TRANSCRIPTS = "transcripts.jsonl"
@@ -165,20 +165,18 @@ class Transcription:
         return {"kind": "manifest", "path": asked, "sha256": hash_file(Path(asked))} if asked else {"kind": "code"}
 
     def _unwritten(self) -> Iterator[str]:
-        found = {
-            one.name: self._speech.vocabulary.unwritten(self._speech.plain(one.text)) for one in self._speech.utterances
-        }
-        lacking = {name: letters for name, letters in found.items() if letters}
-        if lacking:
-            letters = "".join(dict.fromkeys("".join(lacking.values())))
+        found = (self._speech.vocabulary.unwritten(self._speech.plain(one.text)) for one in self._speech.utterances)
+        if lacking := [letters for letters in found if letters]:
+            letters = "".join(dict.fromkeys("".join(lacking)))
             yield (
                 f"The vocabulary cannot write {letters[:20]!r}, which {counted(len(lacking), 'text')} of the manifest "
                 f"{'has' if len(lacking) == 1 else 'have'}: each is an error. Pass --normalize to leave out case and "
                 "punctuation."
             )
         if empty := sum(not one.text.split() for one in self._speech.utterances):
-            verb = "is" if empty == 1 else "are"
-            yield f"{counted(empty, 'text')} of the manifest {verb} empty: any word is an error."
+            yield (
+                f"{counted(empty, 'text')} of the manifest {'is' if empty == 1 else 'are'} empty: any word is an error."
+            )
 
     def _side(
         self,

@@ -15,7 +15,7 @@ from tests.unit.stream.test_stream_input import write_wav
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream import Contract
 from trt_workbench.stream.input import code_audio
-from trt_workbench.stream.transcribe.ways import in_chunks, whole
+from trt_workbench_speech.ways import in_chunks, whole
 
 
 def attention(**chunking: Any) -> Contract:

@@ -16,9 +16,9 @@ from tests.texts import held
 
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.workspace import ENCODER, embedded_model
-from trt_workbench.stream.transcribe.document import TranscriptRecord
-from trt_workbench.stream.transcribe.run import Transcription
 from trt_workbench.stream.transcribe.spoken_code import BLANK, HELD_OUT_UTTERANCES, TOKENS, steps, utterance
+from trt_workbench_speech.document import TranscriptRecord
+from trt_workbench_speech.run import Transcription
 
 QUICK = ("eval-stream", "--backend", "ort-cpu", "--chunks", 4, "--mode", "closed-loop", "--no-report")
 
