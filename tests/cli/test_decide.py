@@ -46,7 +46,7 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """One decision about few images; a runtime that is not here among the others."""
     folder = tmp_path_factory.mktemp("decided") / "run"
     result = trtw(
-        "decide", "--limit", 6, "--repetitions", 2, "--samples", 8, "--precisions", "fp32,int8-mixed,fp8",
+        "decide", "--limit", 6, "--repetitions", 2, "--samples", 8, "--precisions", "fp32,int8,int8-mixed,fp8",
         "--backends", "ort-cpu,trt", "--max-loss", 1, "--output", folder,
     )  # fmt: skip
     return result, folder
@@ -61,25 +61,27 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
     result, folder = decided
     assert result.exit_code == 0, result.output
     found = rows(folder)
-    assert len(found) == 6
+    assert len(found) == 8
     row = found["fp32", "ort-cpu"]
     assert row["state"] == "measured"
     assert row["speed"]["repetitions"] == 2
     assert row["speed"]["outputs"] == "matched"
-    for name in ("fp32", "int8-mixed", "fp8"):
+    for name in ("fp32", "int8", "fp8"):
         assert found[name, "ort-cpu"]["directory"] == f"scores/{name}/ort-cpu"
         assert (folder / "scores" / name / "ort-cpu" / "predictions.json").is_file()
     assert found["fp32", "ort-cpu"]["score"]["loss"] == 0
-    assert "int8-mixed was made without a search: The data have 8 samples, 4 in the half" in result.output
-    assert "int8" in found["int8-mixed", "ort-cpu"]["computes_in"]
-    assert found["int8-mixed", "ort-cpu"]["sha256"] != found["fp32", "ort-cpu"]["sha256"]
+    mixed = found["int8-mixed", "ort-cpu"]
+    assert mixed["state"] == "does not apply"
+    assert "int8-mixed needs a search. The data have 8 samples, 4 in the half" in mixed["reason"]
+    assert "int8" in found["int8", "ort-cpu"]["computes_in"]
+    assert found["int8", "ort-cpu"]["sha256"] != found["fp32", "ort-cpu"]["sha256"]
     # the convolutions of a file for TensorRT have no QuantizeLinear behind them, without which there are no integers
-    for name in ("int8-mixed", "fp8"):
+    for name in ("int8", "fp8"):
         simulated = found[name, "ort-cpu"]
         assert simulated["simulated"]
         assert simulated["score"]
         assert simulated["speed"] is None
-    absent = found["int8-mixed", "trt"]
+    absent = found["int8", "trt"]
     assert absent["state"] == "unavailable"
     assert absent["reason"]
 
@@ -88,7 +90,7 @@ def test_the_report_is_one_file_and_can_be_drawn_again(decided: tuple[Result, Pa
     _, folder = decided
     first = (folder / "report.html").read_bytes()
     assert b"<svg" in first
-    assert b"Largest differences" in first or b"Loss of int8-mixed on ort-cpu by class" in first
+    assert b"Largest differences" in first or b"Loss of int8 on ort-cpu by class" in first
     (folder / "report.html").unlink()
     assert trtw("report", folder).exit_code == 0
     assert (folder / "report.html").read_bytes() == first

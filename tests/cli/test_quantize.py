@@ -14,7 +14,6 @@ from tests.texts import held
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
-from trt_workbench.quantize.cli import _search_words
 
 GENERATOR = np.random.default_rng(0)
 
@@ -125,4 +124,4 @@ def test_a_search_claims_what_its_samples_prove(ends: tuple[float, float], sampl
         bound=0.005, figure="AP", unit="images", samples=samples, baseline=0.3, is_error=False,
         weighed_by="arithmetic", chosen=point, curve=(point,), seed=0,
     )  # fmt: skip
-    assert ("too few images to prove a loss of at most 0.005" in _search_words(found)) is not proven
+    assert ("too few images to prove a loss of at most 0.005" in found.words) is not proven

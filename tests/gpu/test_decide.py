@@ -18,7 +18,7 @@ def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     backends = ["trt", *(["ort-cuda"] if OrtCudaBackend().availability().ok else []), "ort-cpu"]
     words = [
         "decide", "--no-search", "--limit", "20", "--repetitions", "3", "--samples", "16",
-        "--precisions", "fp32,fp16,int8-mixed", "--backends", ",".join(backends), "--max-loss", "0.05",
+        "--precisions", "fp32,fp16,int8", "--backends", ",".join(backends), "--max-loss", "0.05",
         "--output", str(tmp_path / "run"), "--option", "trt:optimization_level=0",  # builds in seconds
     ]  # fmt: skip
     result = CliRunner().invoke(app, words)
@@ -26,7 +26,7 @@ def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "run" / "decision.json").read_text())
     rows = {(row["precision"], row["backend"]): row for row in document["rows"]}
     assert len(rows) == 3 * len(backends)
-    engines = [rows[precision, "trt"] for precision in ("fp32", "fp16", "int8-mixed")]
+    engines = [rows[precision, "trt"] for precision in ("fp32", "fp16", "int8")]
     assert [row["state"] for row in engines] == ["measured"] * 3, [row["reason"] for row in engines]
     records = read_records(tmp_path / "run" / "records.jsonl")
     for row in engines:  # one engine is scored and timed
@@ -36,7 +36,7 @@ def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     assert all(row["speed"]["outputs"] in ("matched", "far") for row in engines)  # compared, that is
     assert all(row["speed"]["memory_bytes"] for row in engines)
     assert "fp16" in rows["fp16", "trt"]["computes_in"]
-    assert "int8" in rows["int8-mixed", "trt"]["computes_in"]
+    assert "int8" in rows["int8", "trt"]["computes_in"]
     # the engine's own file, which holds kernels beside the weights
     assert all(row["size_bytes"] != rows["fp32", "ort-cpu"]["size_bytes"] for row in engines)
     assert abs(rows["fp32", "trt"]["score"]["loss"]) < 0.005

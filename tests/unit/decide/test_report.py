@@ -154,8 +154,8 @@ def test_the_search_for_the_mixed_model_has_its_curve_on_the_page(run: Path) -> 
     assert "How much int8 the score allows" in page
     assert "on 64 images of the calibration data" in " ".join(page.split())
     assert "first, &lt;b&gt;second" in page
-    assert page.index("Every precision on every runtime") < page.index("Score against share of the arithmetic in int8")
-    assert (run / "plots" / "search-curve.svg").is_file()
+    assert page.index("Every precision on every runtime") < page.index("arithmetic in the format")
+    assert (run / "plots" / "search-groups.svg").is_file()
 
 
 def test_several_cards_are_named_with_their_one_driver(run: Path) -> None:

@@ -135,8 +135,10 @@ def test_calibration_data_of_another_normalisation_are_refused_or_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, state: str | None
 ) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
-    weights = {"w": np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)}
-    model = write_onnx(tmp_path / "m.onnx", "g (float[n,3,8,8] x) => (float[n,4,6,6] y) { y = Conv(x, w) }", weights)
+    shapes = {"w": (4, 3, 3, 3), "v": (4, 4, 1, 1)}
+    weights = {name: np.random.default_rng(0).standard_normal(one).astype(np.float32) for name, one in shapes.items()}
+    text = "g (float[n,3,8,8] x) => (float[n,4,6,6] y) { a = Conv(x, w) y = Conv(a, v) }"
+    model = write_onnx(tmp_path / "m.onnx", text, weights)
     for seed, (name, by) in enumerate((("scored", 1.0), ("calibration", factor))):
         values = np.random.default_rng(seed).uniform(0, 255, (12, 3, 8, 8)) * by
         np.save(tmp_path / f"{name}.npy", values.astype(np.float32))

@@ -10,7 +10,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import Candidate
 from trt_workbench.quantize.making import Candidates
-from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.quantize.settings import CalibrationSettings
 
 
 def test_another_tokenizer_at_the_same_place_makes_another_candidate(tmp_path: Path) -> None:
@@ -21,11 +21,7 @@ def test_another_tokenizer_at_the_same_place_makes_another_candidate(tmp_path: P
     folders = []
     for words in ("{}", "[]"):
         (tmp_path / "tokenizer.json").write_text(words)
-        folders.append(
-            Candidates(Model.open(path), CalibrationSettings(str(tmp_path / "a.txt")))._folder(
-                "int8", PlacementSettings()
-            )
-        )
+        folders.append(Candidates(Model.open(path), CalibrationSettings(str(tmp_path / "a.txt")))._folder("int8"))
     assert folders[0] != folders[1]
 
 

@@ -11,15 +11,14 @@ from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.profiling import Operation
-from trt_workbench.core.documents import append_lines, read_document
+from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.low_precision.evidence import Evidence, digits_for
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import sensitivity
 from trt_workbench.quantize.data import calibration_data
 from trt_workbench.quantize.document import GroupLoss
-from trt_workbench.quantize.search import Search, SearchResult, layer_times, ranked
+from trt_workbench.quantize.search import Search, SearchResult, ranked
 from trt_workbench.quantize.settings import PlacementSettings, SearchSettings
 
 BOUND = 0.001
@@ -53,8 +52,11 @@ def test_the_planted_group_is_left_alone_and_the_bound_holds(tmp_path: Path) -> 
     assert evidence.search == found.document.evidence
     chosen = found.document.evidence.chosen
     assert chosen.kept == 1
-    assert found.document.evidence.curve[0].kept == 0
-    assert found.document.evidence.curve[0].loss > 0.01
+    began = found.document.evidence.began
+    assert (began.kept, began in found.document.evidence.curve) == (1, True)  # the output, as quantize keeps it
+    assert began.loss > 0.01
+    assert chosen.low_macs > began.low_macs - 0.1
+    assert found.document.order[0] == PLANTED
     # by hand, on the half that gave no ranges
     held_out = np.stack([sample["x"] for sample in calibration_data(one.model, one.calibration, 1).read()])
     assert evidence.calibration.samples == len(held_out) == found.document.evidence.samples == 12
@@ -106,7 +108,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
 
     def counted(*args: Any, **settings: Any) -> Any:
         made.append(len(settings["placement"].keep))
-        if made == [0, 2]:
+        if made == [1, 3]:
             raise KeyboardInterrupt
         return real(*args, **settings)
 
@@ -118,16 +120,16 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("trt_workbench.quantize.search.measure_sensitivity", lambda *args, **_: measured.append(args))
     notes: list[str] = []
     found = search(tmp_path, notes).run()
-    assert made == [0, 2, 2, 1, 1]  # the first is not made again; the last is the one that is kept
+    assert made == [1, 3, 3, 2, 1, 1]  # the first is not made again; the last is the one that is kept
     assert not measured
-    assert [point.kept for point in found.document.evidence.curve] == [0, 1, 2]
+    assert [point.kept for point in found.document.evidence.curve] == [1, 1, 2, 3]
     assert any(" s left" in note for note in notes)
     again = search(tmp_path).run()
-    assert made[5:] == [1]
+    assert made[6:] == [1]
     assert plain(again) == plain(found)
     monkeypatch.setattr("trt_workbench.quantize.figures._top1", alike)  # of images
     search(tmp_path, score="top1").run()
-    assert made[6:7] == [0]  # another score is another trial
+    assert made[7:8] == [1]  # another score is another trial
 
 
 @pytest.mark.parametrize("harm", ["loss", "cut", "bytes"])
@@ -186,22 +188,7 @@ def test_groups_are_ranked_by_noise_for_their_cost() -> None:
         GroupLoss(name=name, op_type="Conv", macs_share=share, weights_share=0, noise=noise, sqnr_db=None)
         for name, share, noise in (("large", 0.8, 0.4), ("cheap", 0.1, 0.3), ("quiet", 0.1, 0.0))
     ]
-    assert [group.name for group in ranked(groups, None)] == ["cheap", "large", "quiet"]
-    assert ranked(groups, {"large": 0.1, "cheap": 9.0, "quiet": 1.0})[0].name == "large"
-
-
-def test_times_of_a_profile_weigh_groups(tmp_path: Path) -> None:
-    operations = [
-        Operation(kind="layer", index=0, name="a", onnx_nodes=["first", "act", "second"], mean_ms=4.0),
-        Operation(kind="layer", index=1, name="b", onnx_nodes=["last"], mean_ms=1.0),
-        Operation(kind="layer", index=2, name="c", onnx_nodes=["last"], mean_ms=8.0, side="against"),
-        Operation(kind="layer", index=3, name="d", onnx_nodes=["widen"], mean_ms=None),
-    ]
-    append_lines(tmp_path / "records.jsonl", operations)
-    names = {"first", "second", "planted", "last"}
-    assert layer_times(tmp_path, names) == {"first": 2.0, "second": 2.0, "last": 1.0}
-    with refused(UsageProblem):
-        layer_times(tmp_path, {"Conv_0"})
+    assert [group.name for group in ranked(groups)] == ["cheap", "large", "quiet"]
 
 
 @pytest.mark.parametrize(("bound", "digits"), [(0.005, 4), (0.01, 4), (0.0005, 5), (0.00003, 6), (0.0, 6), (1.0, 4)])

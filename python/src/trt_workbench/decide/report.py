@@ -22,7 +22,7 @@ from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.precision import precision_label
-from trt_workbench.quantize import TRANSCRIPTION, ClassLoss, Detection, coco_scores, draw_search
+from trt_workbench.quantize import TRANSCRIPTION, ClassLoss, Detection, coco_scores, draw_groups
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.report.verdict import Headline
@@ -191,7 +191,7 @@ def view(decision: Decision, directory: Path) -> dict[str, Any]:
         "texts": _texts(directory, decision),
         "changed": row.label if (row := looked_at(decision)) else "",
         "search": search,
-        "search_pictures": draw_search(search, plots, "search-") if search else {},
+        "search_picture": draw_groups(search.sensitivity, plots / "search-groups.svg") if search else None,
     }
 
 

@@ -41,7 +41,7 @@ from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.low_precision.preparation import DoesNotApply
-from trt_workbench.quantize import SHARED, TARGET, Candidate, Candidates, MixedSearch, by_rule
+from trt_workbench.quantize import SHARED, TARGET, Candidate, Candidates, MixedSearch
 from trt_workbench.verify import BenchGate
 from trt_workbench.vision import INFINITE_INSIDE
 
@@ -52,7 +52,7 @@ Progress = Callable[[str, int, int, str], None]
 _TIMEOUT_S = 3600.0
 # Backends that have kernels of their own choosing are asked for fp16 in addition to the low precision of the candidate.
 _BESIDE = "fp16"
-# A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
+# A search for int8-mixed begins nothing new after so long: of the budget, or without one.
 _SEARCH_SHARE, _SEARCH_S = 1 / 3, 600.0
 
 
@@ -132,7 +132,7 @@ class DecideRun:
             model_sha256=self._candidates.sha256,
             task=self.subject.task,
             settings=self.settings,
-            notes=[*self.notes, *(self._search.words if self._search else ())],
+            notes=self.notes,
             left_out=[*left_out(rows), *builds_left_out(tried), *self.left_out],
             search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
@@ -212,12 +212,11 @@ class DecideRun:
             lambda done, total: self.progress("Calibrating", done, total, ""),
             self._search,
             self._said,
+            no_search=self.subject.no_search or "--no-search leaves it out.",
         )
 
     def _mixed(self) -> MixedSearch | None:
-        """Return the search that makes int8-mixed, or say why there is none."""
-        if self.subject.no_search:
-            self.notes.append(by_rule(self.subject.no_search))
+        """Return the search that makes int8-mixed; None without one."""
         if self.subject.search is None:
             return None
         left = self._left()

@@ -28,8 +28,7 @@ from trt_workbench.stream import RATES
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 
 PRECISIONS = all_precisions()
-"""What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
-to lose most."""
+"""What can be asked for: `int8` is what `quantize` makes, `int8-mixed` the most int8 that a search found."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
 
 

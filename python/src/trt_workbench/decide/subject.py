@@ -118,7 +118,7 @@ class Subject:
         model: the float model.
         task: what it is scored by, and on what.
         calibration: where ranges are found.
-        search: by what int8-mixed is found on them; None for what is known to lose most.
+        search: by what int8-mixed is found on them; None without a search.
         no_search: why there is no search, a sentence; "" where none was requested.
         words: what `decide` is typed with where a card is (`words_elsewhere`).
     """

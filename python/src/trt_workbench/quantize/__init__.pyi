@@ -14,11 +14,10 @@ from .making import Candidates as Candidates
 from .making import language_candidates as language_candidates
 from .mixed import INT8_MIXED as INT8_MIXED
 from .mixed import MixedSearch as MixedSearch
-from .mixed import by_rule as by_rule
 from .own import OwnScore as OwnScore
 from .scores import ResampledScore as ResampledScore
 from .scores import coco_scores as coco_scores
-from .search_report import draw_search as draw_search
+from .sensitivity_report import draw_groups as draw_groups
 from .settings import AP as AP
 from .settings import Better as Better
 from .settings import CalibrationSettings as CalibrationSettings

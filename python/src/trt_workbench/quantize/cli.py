@@ -16,7 +16,6 @@ from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, SearchSettings, made_precision
 
 if TYPE_CHECKING:
-    from trt_workbench.model.low_precision.evidence import SearchEvidence
     from trt_workbench.quantize.candidates import Candidate
     from trt_workbench.quantize.search import Search
 
@@ -51,8 +50,8 @@ def quantize(
     from trt_workbench.quantize.search import Search
 
     # raise UsageProblem where something of a search is asked for, but none
-    given = {"--annotations": searching.annotations, "--split": searching.split}
-    given |= {"--score": searching.score, "--better": searching.better, "--profile": searching.profile}
+    given: dict[str, object] = {"--annotations": searching.annotations, "--split": searching.split}
+    given |= {"--score": searching.score, "--better": searching.better, "--budget": searching.budget}
     if searching.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
         raise UsageProblem(f"Pass --keep-score (the allowed loss of the score) with {', '.join(names)}.")
     opened = Model.open(model)
@@ -91,10 +90,17 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]
     say(f"Search: {directory}")
     if found.candidate is None or not found.document.reach.passed:
         evidence, groups = found.document.evidence, len(found.document.order)
-        last = evidence.curve[-1]
+        last, digits = evidence.curve[-1], digits_for(evidence.bound)
+        why = f"with {last.kept} of {groups} groups kept in fp32 the loss is {last.loss:.{digits}f}"
+        if evidence.began and any(point.keeps(evidence.bound) for point in evidence.curve):
+            why += (
+                f", and {evidence.began.loss:.{digits}f} with {evidence.began.kept}: {evidence.samples} "
+                f"{evidence.unit} cannot tell them apart, pass more"
+            )
+        ended = " The time was used up; the same command goes on." * found.document.stopped
         raise CheckFailed(
-            f"No {search.precision} model keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of "
-            f"{groups} groups kept in fp32 the loss is {last.loss:.{digits_for(evidence.bound)}f}. Nothing is written."
+            f"No {search.precision} model is shown to keep {evidence.figure} within {evidence.bound:g}: {why}. "
+            f"Nothing is written.{ended}"
         )
     return found.candidate, drawing
 
@@ -114,7 +120,7 @@ def _show(candidate: Candidate) -> None:
     for reason, count in Counter(evidence.kept.values()).most_common():
         tell(f"Unchanged: {counted(count, 'group')} ({reason})")
     if found := evidence.search:
-        tell(f"{found.figure} on {found.samples} held-out {found.unit}: {_search_words(found)}")
+        tell(found.words)
     if data := evidence.calibration:
         of = f"of {data.available}" if data.kind == "data" else "of noise: NOT CALIBRATED"
         tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
@@ -127,20 +133,3 @@ def _show(candidate: Candidate) -> None:
         tell(f"note: {note}")
     tell(f"Written: {candidate.path}")
     tell(f"Evidence: {evidence_path(candidate.path)}")
-
-
-def _search_words(found: SearchEvidence) -> str:
-    """Say what the score is and what it can claim."""
-    from trt_workbench.core.statistics.bootstrap import is_certain
-    from trt_workbench.model.low_precision.evidence import digits_for
-
-    chosen = found.chosen
-    assert chosen is not None  # as a candidate was made
-    digits = digits_for(found.bound)
-    words = f"{chosen.value:.{digits}f}, loss {chosen.loss:.{digits}f}"
-    if chosen.loss_ci95 is None:
-        return words
-    low, high = chosen.loss_ci95
-    words += f" (95 %: {low:.{digits}f} to {high:.{digits}f})"
-    proven = is_certain(chosen.loss_ci95, found.samples, found.bound)
-    return words if proven else f"{words}; too few {found.unit} to prove a loss of at most {found.bound:g}"

@@ -1,4 +1,4 @@
-"""What `quantize` and `sensitivity` write: `search.json` and its trials, `sensitivity.json`, and scores by class."""
+"""What `quantize` and `sensitivity` write: `search.json`, `sensitivity.json`, and scores by class."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.documents import Strict
+from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.bootstrap import is_certain
-from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
+from trt_workbench.model.low_precision.evidence import SearchEvidence
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.report.verdict import Reach
 
@@ -161,7 +162,7 @@ class Sensitivity(Strict):
         samples: how many samples the noise was measured on.
         seed: of everything drawn.
         tensors: where the noise was measured: what makes the outputs, or the outputs.
-        noise: with every group in the format.
+        noise: with every group in the format; None where a search asked for some groups alone.
         sqnr_db: the same as -10 log10.
         groups: the noisiest first; those that `quantize` leaves in fp32 anyway come last.
         plain: with every group in the format that `quantize` puts into it with the same options.
@@ -184,7 +185,7 @@ class Sensitivity(Strict):
     samples: NonNegativeInt
     seed: NonNegativeInt
     tensors: list[str]
-    noise: NonNegativeFloat
+    noise: NonNegativeFloat | None
     sqnr_db: FiniteFloat | None
     groups: list[GroupLoss]
     plain: NonNegativeFloat | None = None
@@ -202,19 +203,6 @@ class Sensitivity(Strict):
         return [group for group in self.groups if not group.kept]
 
 
-class SearchTrial(Strict):
-    """One candidate that was scored; kept so that an interrupted search can resume.
-
-    Attributes:
-        key: hash of everything that its score depends on.
-        point: its score.
-    """
-
-    schema_version: Literal[1] = 1
-    key: str
-    point: SearchPoint
-
-
 class SearchDocument(Strict):
     """The document `search.json`.
 
@@ -223,6 +211,7 @@ class SearchDocument(Strict):
         order: names of groups; the first are left alone first.
         evidence: what was scored and chosen, as the candidate's evidence has it.
         candidate: path of the candidate; None where none keeps the bound.
+        stopped: whether the budget ended it, so that more may be possible.
         wall_s: how long it took, without earlier trials.
     """
 
@@ -231,7 +220,16 @@ class SearchDocument(Strict):
     order: list[str]
     evidence: SearchEvidence
     candidate: str | None
+    stopped: bool = False
     wall_s: NonNegativeFloat = 0.0
+
+    @property
+    def words(self) -> str:
+        """What was taken, how much of it is in the format, and what that scores."""
+        assert self.evidence.chosen is not None
+        kept, low = self.evidence.chosen.kept, share(self.evidence.chosen.low_macs, 1)
+        what = f"{kept} of {len(self.order)} groups kept in fp32, {low} of the arithmetic in {self.sensitivity.to}"
+        return f"{what}; {self.evidence.words}"
 
     @property
     def reach(self) -> Reach:

@@ -16,6 +16,7 @@ from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.calibration import hash_data
 from trt_workbench.model.llm_directory import TOKENIZER_FILES
 from trt_workbench.model.low_precision.evidence import Evidence
+from trt_workbench.model.low_precision.preparation import DoesNotApply
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, calibrate
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path, make_candidate
@@ -23,19 +24,18 @@ from trt_workbench.quantize.data import data_hash, is_text_file
 from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.mixed import MixedSearch
 from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings, own_score
+from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings, own_score
 
 Progress = Callable[[int, int], None]
 
 # Bump to invalidate cached candidates.
-_RECIPE = 9
+_RECIPE = 10
 
 
 class Candidates:
     """The candidates of one model; the calibration runs at the first that needs it, once for all.
 
-    Where there is a search, it makes int8-mixed; without one, or where it finds nothing, what is known to lose most is
-    left alone there.
+    A precision is what `quantize` makes of it; int8-mixed is what a search finds.
     """
 
     def __init__(
@@ -47,8 +47,9 @@ class Candidates:
         note: Note = lambda _: None,
         *,
         check: bool = True,
+        no_search: str = "None was asked for.",
     ) -> None:
-        self._note, self._check = note, check
+        self._note, self._check, self._no_search = note, check, no_search
         self.model, self.sha256, self._search = model, model.sha256, search
         self._settings, self._on_progress = calibration, on_progress
         self._calibrated: Calibrated | None = None
@@ -57,25 +58,24 @@ class Candidates:
         """Return the candidate of a precision other than fp32, an earlier one where nothing has changed since.
 
         Raises:
+            DoesNotApply: int8-mixed where there is no search, or it found nothing better than int8.
             UsageProblem: it cannot be made; as `make_candidate`.
             ComponentMissing: as `make_candidate`.
             OSError: it cannot be written.
         """
         row, mode = read(precision)
-        # where there is a mixed form, the other one is the whole model
-        placement = PlacementSettings(keep_sensitive=mode == MIXED or MIXED not in row.modes)
-        made = row.name if mode == MIXED else precision
-        if mode == MIXED and self._search:
-            folder = self._folder(made, placement, self._search.settings)
-            if found := self._search.find(self.model, self._settings, folder):
-                return found
-        output = self._folder(made, placement) / f"{self.model.path.stem}.{precision}.onnx"
+        if mode == MIXED:
+            if not self._search:
+                raise DoesNotApply(f"{precision} needs a search. {self._no_search}")
+            folder = self._folder(row.name, self._search.settings)
+            candidate, said = self._search.find(self.model, self._settings, folder)
+            self._note(said)
+            return candidate
+        output = self._folder(precision) / f"{self.model.path.stem}.{precision}.onnx"
         if sealed(candidate_files(output), self._note):
-            return Candidate(output, made, read_document(evidence_path(output), Evidence))
+            return Candidate(output, precision, read_document(evidence_path(output), Evidence))
         calibrated = self._data() if row.is_calibrated else None
-        candidate = make_candidate(
-            self.model, made, output, calibration=calibrated, placement=placement, check=self._check
-        )
+        candidate = make_candidate(self.model, precision, output, calibration=calibrated, check=self._check)
         seal(candidate_files(output))
         return candidate
 
@@ -88,13 +88,12 @@ class Candidates:
     def _data_sha256(self) -> str:
         return data_hash(self.model.path, self._settings)
 
-    def _folder(self, precision: str, placement: PlacementSettings, search: SearchSettings | None = None) -> Path:
+    def _folder(self, precision: str, search: SearchSettings | None = None) -> Path:
         key = {
             "recipe": _RECIPE,
             "version": __version__,
             "source": self.sha256,
             "to": precision,
-            "placement": asdict(placement),
             "checked": self._check,
         }
         if read(precision)[0].is_calibrated:
@@ -133,8 +132,6 @@ def language_candidates(
 
     def make(graph: Path, precision: str) -> Path:
         # its perplexity judges it: one that overflows is a row that failed, and the other backends have theirs
-        made = Candidates(Model.open(graph), settings, note=note, check=False)
-        row, _ = read(precision)
-        return made.make(row.made(MIXED) if MIXED in row.modes else precision).path
+        return Candidates(Model.open(graph), settings, note=note, check=False).make(precision).path
 
     return make

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,32 @@ class Maker:
         )
 
 
+def choices(
+    model: Model, precision: str, calibrated: Calibrated | None, placement: PlacementSettings
+) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...], dict[str, str], dict[str, str]]:
+    """Return the groups of a model that a format can be chosen for.
+
+    Returns:
+        The document of `prepare`, all groups with the shapes that the data have, those that `quantize` leaves in fp32
+        with the same options, and those among them that are not even tried, with their reasons.
+
+    Raises:
+        UsageProblem: there is none to be tried.
+    """
+    document, _ = prepare(model)
+    groups = quantisable(document, calibrated.shapes if calibrated else {})
+    anyway, left_out = (
+        kept_groups(document, groups, precision, one, model.path)
+        for one in (placement, replace(placement, keep_sensitive=False))
+    )
+    if len(left_out) == len(groups):
+        reasons = ", ".join(dict.fromkeys(left_out.values()))
+        raise UsageProblem(
+            f"{all_groups(len(groups))} kept in fp32 ({reasons}), so nothing can be measured: {model.path}"
+        )
+    return document, groups, anyway, left_out
+
+
 def measure_sensitivity(
     model: Model,
     precision: str,
@@ -78,6 +105,8 @@ def measure_sensitivity(
     *,
     half: Half | None = None,
     on_progress: Progress | None = None,
+    only: Collection[str] | None = None,
+    until: float = math.inf,
 ) -> Sensitivity:
     """Measure the noise that each group alone makes in the format.
 
@@ -89,25 +118,19 @@ def measure_sensitivity(
         placement: how ranges are chosen, and what is left alone in any case.
         half: of the data, as of `calibration_data`.
         on_progress: called with the groups done and their total.
+        only: names of the groups that a search asks for; None for all, with what keeping the noisiest brings.
+        until: time, as of `time.monotonic`, after which no further group is measured.
 
     Raises:
         UsageProblem: the model cannot be made so, or the data do not fit it.
         ComponentMissing: ONNX Runtime is absent.
     """
     began = time.monotonic()
-    method, asked = method_of(precision, placement), placement
-    placement = replace(placement, keep_sensitive=False)
-    document, groups = prepare(model)
-    shapes = calibrated.shapes if calibrated else {}
-    groups = quantisable(document, shapes)
-    anyway = kept_groups(document, groups, precision, asked, model.path)
-    left_out = kept_groups(document, groups, precision, placement, model.path)
+    method = method_of(precision, placement)
+    document, groups, anyway, left_out = choices(model, precision, calibrated, placement)
     free = [group for group in groups if group.name not in left_out]
-    if not free:
-        reasons = ", ".join(dict.fromkeys(left_out.values()))
-        raise UsageProblem(
-            f"{all_groups(len(groups))} kept in fp32 ({reasons}), so nothing can be measured: {model.path}"
-        )
+    shapes = calibrated.shapes if calibrated else {}
+    placement = replace(placement, keep_sensitive=False)
     products: list[PrecisionGroup | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
@@ -140,18 +163,21 @@ def measure_sensitivity(
             made = lowered(copy, low, precision, ranges, placement)
             return _noise(reference, outputs(made.model)), made.kept
 
-        reference = outputs(document)
-        whole, unmade = noise(*free)
+        wanted = free if only is None else [group for group in free if group.name in only]
+        reference = outputs(document) if wanted else ()
+        whole, unmade = noise(*free) if only is None else (None, {})
         left_out |= {group.name: unmade[group.name] for group in free if group.name in unmade}
-        free = [group for group in free if group.name not in left_out]
+        free, wanted = ([group for group in each if group.name not in left_out] for each in (free, wanted))
         found = []
-        for number, group in enumerate(free):
+        for number, group in enumerate(wanted):
+            if time.monotonic() > until:
+                break
             loss = _loss(group, noise(group)[0], macs, weights)
             found.append(loss.model_copy(update={"kept": anyway.get(group.name, "")}))
             if on_progress:
-                on_progress(number + 1, len(free))
+                on_progress(number + 1, len(wanted))
         found.sort(key=lambda one: (bool(one.kept), -one.noise))
-        made = [group for group in free if group.name not in anyway]
+        made = [group for group in free if group.name not in anyway] if only is None else []
         plain = noise(*made)[0] if made else None
         advised = [one.name for one in noisiest([one for one in found if not one.kept])]
         rest = [group for group in made if group.name not in advised]
@@ -169,7 +195,7 @@ def measure_sensitivity(
         seed=settings.seed,
         tensors=list(tensors),
         noise=whole,
-        sqnr_db=decibels(whole),
+        sqnr_db=None if whole is None else decibels(whole),
         groups=found,
         plain=plain,
         advised=advised,

@@ -97,10 +97,15 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 3]}…{name[1 - _LONGEST + _LONGEST // 3 :]}"
 
 
-def draw_groups(found: Sensitivity, path: Path) -> Path:
-    """Draw the noise of the noisiest groups as shares of all groups' noise, next to their shares of the arithmetic."""
-    shown = found.free[:_BARS]
-    total = sum(group.noise for group in found.free) or 1.0
+def draw_groups(found: Sensitivity, path: Path) -> Path | None:
+    """Draw the noise of the noisiest groups as shares of all groups' noise, next to their shares of the arithmetic.
+
+    Nothing where no group was measured.
+    """
+    free = found.free or found.groups  # a search may have asked for the others alone
+    if not (shown := free[:_BARS]):
+        return None
+    total = sum(group.noise for group in free) or 1.0
     with figure(path, width=WIDE, height=1.2 + 0.2 * len(shown)) as axes:
         places = range(len(shown))
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions
-from trt_workbench.core.settings import Seed, Setting
+from trt_workbench.core.settings import Seed, Setting, duration
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.vision import CLASSES
 
@@ -165,11 +165,11 @@ class ScoreSettings:
 class SearchSettings(ScoreSettings):
     """How much of the score may be lost; then the groups that are left alone are searched for."""
 
-    profile: Annotated[
-        Path | None,
-        Setting("Weight groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
-    ] = None
     keep_score: Annotated[
         float | None,
         Setting("Keep as few groups in fp32 as keep the score within this loss on half of the data.", _SCORE, min=0.0),
+    ] = None
+    budget: Annotated[
+        float | None,
+        Setting("Let the search begin nothing new after this time: 90s, 30m, 2h.", _SCORE, kind=str, read=duration),
     ] = None

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.core.input_files import parse_json
+from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.kinds import Method
 
 METADATA_KEY = "trtw.quantization"
@@ -83,6 +84,7 @@ class SearchPoint(_Part):
         loss: the float model's score minus it.
         loss_ci95: ends of the 95 % interval of the loss over resamples of the samples, drawn for both models together.
         seen_loss: the same loss on the samples that ranges were found on; None where `loss` is beyond the bound anyway.
+        loss_sd: standard error of the mean of both losses; None where only one is known.
     """
 
     kept: int
@@ -91,6 +93,23 @@ class SearchPoint(_Part):
     loss: float
     loss_ci95: tuple[float, float] | None
     seen_loss: float | None = None
+    loss_sd: float | None = None
+
+    @property
+    def mean_loss(self) -> float:
+        """On all samples: the mean of both halves, or what is known."""
+        return self.loss if self.seen_loss is None else (self.loss + self.seen_loss) / 2
+
+    def words(self, bound: float) -> str:
+        """Return its score and losses, in digits that distinguish them from a bound."""
+        digits = digits_for(bound)
+        ends = f" (95 %: {self.loss_ci95[0]:.{digits}f} to {self.loss_ci95[1]:.{digits}f})" if self.loss_ci95 else ""
+        seen = "" if self.seen_loss is None else f", {self.seen_loss:.{digits}f} on the half used for calibration"
+        return f"{self.value:.{digits}f}, loss {self.loss:.{digits}f}{ends}{seen}"
+
+    def is_near(self, bound: float) -> bool:
+        """Whether the mean loss is beyond a bound by no more than its standard error, and by no more than the bound."""
+        return self.mean_loss <= bound + min(self.loss_sd or 0.0, bound)
 
     def keeps(self, bound: float) -> bool:
         """Whether the loss is within a bound on both halves of the data: on one half, that is often chance."""
@@ -112,7 +131,8 @@ class SearchEvidence(_Part):
         samples: how many were scored; ranges were found on others.
         baseline: score of the float model.
         is_error: whether less is better, as of a perplexity; a loss is then the share by which it grows.
-        weighed_by: what an unchanged group costs.
+        weighed_by: what an unchanged group costs; times in earlier releases, where that was asked for.
+        began: the first of these, as `quantize` makes it without a search; None of earlier releases.
         chosen: the candidate that was taken; None where none keeps the bound.
         curve: all that were scored, fewest unchanged groups first.
         seed: of everything drawn.
@@ -124,10 +144,23 @@ class SearchEvidence(_Part):
     samples: int
     baseline: float
     is_error: bool
-    weighed_by: Literal["arithmetic", "time"]
+    weighed_by: Literal["arithmetic", "time"] = "arithmetic"
+    began: SearchPoint | None = None
     chosen: SearchPoint | None
     curve: tuple[SearchPoint, ...]
     seed: int
+
+    @property
+    def words(self) -> str:
+        """What the candidate that was taken scores, and what that can claim."""
+        assert self.chosen is not None
+        chosen = self.chosen
+        said = f"{self.figure} on {self.samples} held-out {self.unit}: {chosen.words(self.bound)}"
+        if not chosen.keeps(self.bound):
+            said += f"; the mean of both is {chosen.mean_loss:.4f}, its standard error {chosen.loss_sd or 0:.4f}"
+        if chosen.loss_ci95 and not is_certain(chosen.loss_ci95, self.samples, self.bound):
+            said += f"; too few {self.unit} to prove a loss of at most {self.bound:g}"
+        return said
 
 
 class Evidence(_Part):
@@ -183,11 +216,8 @@ def evidence_in(metadata: Mapping[str, str]) -> Evidence | None:
 
 def calibration_inputs(metadata: Mapping[str, str]) -> dict[str, InputStatistics]:
     """Return what calibration on data fed, by a model's metadata; nothing of noise or where it does not say."""
-    try:
-        kept = CalibrationEvidence.model_validate(parse_json(metadata[METADATA_KEY])["calibration"])
-    except (ValueError, TypeError, KeyError):
-        return {}
-    return kept.inputs if kept.kind == "data" else {}
+    found = evidence_in(metadata)
+    return found.calibration.inputs if found and found.calibration and found.calibration.kind == "data" else {}
 
 
 def is_calibrated(metadata: Mapping[str, str]) -> bool:
