@@ -79,12 +79,22 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def pytest_collection() -> None:
+    """Look for no garbage among the tests that come: there is none."""
+    gc.disable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs PyTorch, so that `-m torch` runs it alone where PyTorch is."""
+    """Mark what needs PyTorch, so that `-m torch` runs it alone where PyTorch is.
+
+    Files with a slow test come first: at the end, one process would wait for what the other has begun.
+    """
     for item in items:
         if isinstance(item, pytest.Function) and ("llm_folder" in item.fixturenames or _asks_for_torch(item.function)):
             item.add_marker(pytest.mark.torch)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,6 +115,7 @@ def _generators(module: str) -> list[Any]:
 
 def pytest_collection_finish() -> None:
     """Look for no garbage among what is there to the end: modules, and ten thousand tests."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -280,7 +280,7 @@ if __name__ == "__main__":
 
     matplotlib()  # by its settings
     import_package(torch=False)
-    for name in ("jinja2", "matplotlib.figure", "numpy.random", "onnxruntime"):  # which the package imports late
+    for name in ("jinja2", "matplotlib.figure", "numpy.random", "onnxruntime", "pynvml"):  # imported late
         importlib.import_module(name)
     gc.freeze()  # forks would copy what they look through for garbage
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -12,9 +12,11 @@ import pytest
 from tests.onnx_text import write_detector
 from typer.testing import CliRunner, Result
 
+from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.console.common import single_command_app
 from trt_workbench.core import workers
 from trt_workbench.core.directory import ARTEFACTS, RunDirectory
+from trt_workbench.decide import run as decide_run
 from trt_workbench.vision.cli import eval_coco
 
 
@@ -23,6 +25,14 @@ def _forked_workers(forking: Any) -> Iterator[None]:
     """Start workers fast."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "subprocess", forking)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _latencies_of_few_calls() -> Iterator[None]:
+    """Let `decide` measure each row for a moment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decide_run, "MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
         yield
 
 

@@ -20,9 +20,7 @@ from tests.texts import held
 from tests.unit.decide.test_report import decision, row
 from typer.testing import Result
 
-from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.core.records import read_records
-from trt_workbench.decide import run as decide_run
 from trt_workbench.decide.report import answer
 from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.tried import DraftRow
@@ -32,12 +30,11 @@ from trt_workbench.vision.scenes import dataset as embedded
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The embedded scenes by their own generator, but as many as these tests look at; latencies of few calls."""
+    """The embedded scenes by their own generator, but as many as these tests look at."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("out")))
         patch.setattr(embedded, "HELD_OUT_IMAGES", 8)
         patch.setattr(embedded, "_CALIBRATION_IMAGES", 8)
-        patch.setattr(decide_run, "MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
         yield
 
 
@@ -412,9 +409,10 @@ def relu(folder: Path) -> tuple[object, ...]:
     return (model, "--data", folder / "data.npy")
 
 
+@pytest.mark.slow
 def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path, tmp_path: Path) -> None:
     variants = tmp_path / "variants.yaml"
-    variants.write_text("trt:\n  level5: {optimization_level: 5}\n  no-cudnn: {tactic_sources: [-CUDNN]}\n")
+    variants.write_text("trt:\n  level5: {optimization_level: 5}\n")
     words = (*relu(tmp_path), "--precisions", "fp32,fp16", "--backends", "trt", "--repetitions", 1)
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
     trtw("decide", *words, "--output", first)
@@ -422,13 +420,13 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     shutil.copytree(first, second)
     trtw("decide", *words, "--variants", variants, "--output", second)
     found = rows(second)
-    places = ("trt", "trt-level5", "trt-no-cudnn")
+    places = ("trt", "trt-level5")
     assert set(found) == {(precision, place) for precision in ("fp32", "fp16") for place in places}
     assert {row["state"] for row in found.values()} == {"measured"}
     assert found["fp16", "trt-level5"]["speed"]["speed_up"] is not None  # over fp32 with the same options
     asked = json.loads((second / "scores/fp16/trt-level5/row.json").read_text())["answer"]["provenance"]
     assert asked["manifest"]["options"]["optimization_level"] == 5
-    assert len(builds.read_text().splitlines()) == 6
+    assert len(builds.read_text().splitlines()) == 4
     assert not list((second / "logs").glob("score-fp16-trt.log"))  # taken from the first run
     assert " s, of the last part" in (second / "report.html").read_text()
     assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]

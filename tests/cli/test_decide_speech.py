@@ -164,6 +164,7 @@ def test_a_manifest_gives_ranges_and_a_score(tmp_path: Path, spoken: tuple[Path,
     held(said.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_search_is_by_words(tmp_path: Path) -> None:
     words = ("--to", "int8", "--calibration", "code", "--samples", 16, "--score-samples", 8)
     stdout_of("quantize", MODEL, *words, "--keep-score", 1, "--output", tmp_path / "m.onnx")

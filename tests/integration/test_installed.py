@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "quantize m.onnx --to int8 --calibration x.npy": (0,),
     "sensitivity m.onnx --to int8 --calibration x.npy": (0,),
     "verify m.onnx --backend ort-cpu --quick": (0, 1, 2),  # beside itself, as there is no other runtime
-    "decide m.onnx --data x.npy --calibration random --score cosine --precisions fp32,int8 --repetitions 0": (0, 1),
+    "decide m.onnx --data x.npy --score cosine --precisions fp32,int8 --no-search --repetitions 0": (0, 1),
     "build-engine m.onnx --max-batch 2 --dry-run": (0,),
     "inspect-engine fake.plan": (2, 3),
     "refit-engine fake.plan m.onnx -o refitted.plan": (2, 3),
