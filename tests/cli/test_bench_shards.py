@@ -101,9 +101,11 @@ def test_a_shard_that_is_interrupted_keeps_what_it_measured(
 
     words = ("bench", config, "--shard", "0/2", "--output", tmp_path / "0")
     monkeypatch.setattr(BenchRun, "_record", interrupted)
-    assert "Interrupted after 0 of 1 sweep; run shard 0/2 again" in stderr_of(*words, code=130)
+    assert f"0 of 1 sweep of shard 0/2; continue with `… --output {tmp_path / '0'}`" in stderr_of(*words, code=130)
     monkeypatch.undo()
     assert len(measured(tmp_path / "0")) == 1
     stdout_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial")
     assert len(measured(tmp_path / "merged")) == 1
+    (kept_record,) = measured(tmp_path / "0")
     assert "is done" in stdout_of(*words)
+    assert kept_record in measured(tmp_path / "0")  # it goes on
