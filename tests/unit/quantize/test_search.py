@@ -11,6 +11,7 @@ from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core import work
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.low_precision.evidence import Evidence, digits_for
@@ -158,6 +159,19 @@ def test_other_data_are_other_trials(tmp_path: Path) -> None:
     np.save(other.calibration.calibration or "", np.load(other.calibration.calibration or "")[::-1])
     other.run()
     assert len(list(other.trials.iterdir())) == 2 * trials
+
+
+def test_trials_of_another_processor_or_version_are_other_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search(tmp_path).run()
+    trials = len(list((tmp_path / "out" / "m.int8.trials").iterdir()))
+    monkeypatch.setattr(work, "cpu_report", lambda: {"model": "another"})
+    search(tmp_path).run()
+    assert len(list((tmp_path / "out" / "m.int8.trials").iterdir())) == 2 * trials
+    monkeypatch.setattr(work, "installed_packages", lambda: {"onnxruntime": "0.1"})
+    search(tmp_path).run()
+    assert len(list((tmp_path / "out" / "m.int8.trials").iterdir())) == 3 * trials
 
 
 def test_nothing_is_written_where_nothing_keeps_the_bound(tmp_path: Path) -> None:

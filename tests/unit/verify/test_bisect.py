@@ -20,6 +20,7 @@ from tests.texts import held, refused
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core import work
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify import trials
 from trt_workbench.verify.bisect import Bisected, bisect, check_bisectable
@@ -175,8 +176,12 @@ def test_damaged_verdicts_are_tried_again(masked: Bisected, search: Search, tmp_
 
 
 @pytest.mark.usefixtures("masked")
-def test_verdicts_hold_for_what_was_asked_alone(search: Search) -> None:
+def test_verdicts_hold_for_what_was_asked_and_where_it_ran_alone(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert search("transposed reshape").repeated == 0
+    monkeypatch.setattr(work, "cpu_report", lambda: {"model": "another"})
+    assert search("masked attention").repeated == 0
 
 
 def test_the_best_so_far_is_written_when_the_time_is_over_and_a_later_call_goes_on(
