@@ -57,7 +57,8 @@ def run_of(place: Path, status: Status | None, asked: dict[str, Any], command: s
     said: list[str] = []
     run = RunDirectory(command, place)
     run.begin()
-    continued(run, asked, said.append)
+    continued(run, asked, said.append, "results")
+    (run.path / "results").touch()
     if status:
         run.commit(status)
     run._lock.release()
@@ -67,7 +68,7 @@ def run_of(place: Path, status: Status | None, asked: dict[str, Any], command: s
 def goes_on_with(place: Path, asked: dict[str, Any], *, whole: bool = False) -> tuple[list[Path], list[str]]:
     said: list[str] = []
     with run_directory("bench", place) as run:
-        found = continued(run, asked, said.append, whole=whole)
+        found = continued(run, asked, said.append, "results", whole=whole)
         parts = json.loads((run.path / "env.json").read_text()).get("earlier", [])
         assert len(parts) == len(found)
     return found, said
@@ -87,6 +88,8 @@ def test_only_what_was_not_finished_and_is_asked_for_the_same_goes_on(tmp_path: 
     assert goes_on_with(place, asked)[0] == [staging, place]  # the newest first
     (staging / work.WORK).write_text((staging / work.WORK).read_text()[:-5])
     assert goes_on_with(place, asked)[0] == [place]
+    (place / "results").unlink()
+    assert goes_on_with(place, asked) == ([], [])
 
 
 def test_what_a_killed_run_of_another_command_left_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class PreparedBench:
         points = self.own
         with run_directory(COMMAND, output) as run:
             asked = {**what_decides(self.config, self.points), "shard": self.shard and str(self.shard)}
-            earlier = continued(run, asked, note)
+            earlier = continued(run, asked, note, "records.jsonl")
             reasons = unavailable_backends(
                 (point.backend for point in points), run.path / "availability.log", self.config.timeout_s
             )

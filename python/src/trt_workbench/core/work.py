@@ -60,7 +60,7 @@ def identity(
 
 
 def continued(
-    run: RunDirectory, asked: Mapping[str, Any], note: Callable[[str], None], *, whole: bool = False
+    run: RunDirectory, asked: Mapping[str, Any], note: Callable[[str], None], results: str, *, whole: bool = False
 ) -> list[Path]:
     """Return the runs in the place of this one that it goes on with, newest first; note why it does not with others.
 
@@ -70,6 +70,7 @@ def continued(
         run: that begins.
         asked: what identifies its results, as JSON values.
         note: called with sentences for the user.
+        results: file or folder of a run directory that is there once it has any.
         whole: go on with a finished run, too.
 
     Raises:
@@ -79,7 +80,7 @@ def continued(
     for left in run.earlier(whole=whole):
         with contextlib.suppress(UsageProblem):  # killed before it was described, or damaged
             known = read_document(left / WORK, Asked)
-            if known.command != run.command:
+            if known.command != run.command or not (left / results).exists():
                 continue
             if other := first_difference(known.asked, asked):
                 note("The run in this folder is not continued: {} was {} there and is {} here.".format(*other))

@@ -62,7 +62,7 @@ def decide(
     require_targets(settings.targets)
     subject = subject_of(model, settings, calibration, say)
     with run_directory("decide", output) as run, progress_bar("steps") as start:
-        earlier = continued(run, {}, say, whole=True)  # each row says itself what identifies it
+        earlier = continued(run, {}, say, "scores", whole=True)  # each row says itself what identifies it
         bars: dict[str, ProgressUpdate] = {}
 
         def progress(what: str, done: int, total: int, doing: str) -> None:

@@ -55,7 +55,7 @@ def upgrade(
     with run_directory("upgrade", output) as run:
         try:
             with waiting("Comparing") as update:
-                earlier = partial(continued, run, note=say, whole=True)
+                earlier = partial(continued, run, note=say, results=FILE, whole=True)
                 compare_stacks(settings, model, run.path, update, run.run_id, earlier)
         except BaseException as error:
             ended = isinstance(error, KeyboardInterrupt)

@@ -126,8 +126,7 @@ def take_finished(
         UsageProblem: a document of an earlier run is damaged.
     """
     for left in earlier:
-        models = read_document(left / FILE, Upgrade).models if (left / FILE).is_file() else ()
-        for one in models:
+        for one in read_document(left / FILE, Upgrade).models:
             if one.name == name and one.is_final:
                 for side in sides:
                     if side.stack:  # the files of a record are there

@@ -152,10 +152,11 @@ def _embedded(name: str) -> DataPlace:
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.shard_files import SHARD
     from trt_workbench.core.work import continued
     from trt_workbench.core.workspace import embedded_model
     from trt_workbench.vision.run import CocoEvaluation
-    from trt_workbench.vision.sharding import identified
+    from trt_workbench.vision.sharding import PART, identified
 
     with at_stage(lambda: "Opening the model"):  # this first reports a GPU that `auto` leaves unused
         opened = CocoEvaluation(request, say)
@@ -168,7 +169,7 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
         where += ", which finds the boxes" if detector.feed.boxes_place == "device" else ""
         say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
         with run_directory("eval-coco", output) as run:
-            earlier = continued(run, identified(evaluation), say)
+            earlier = continued(run, identified(evaluation), say, SHARD if request.shard else PART)
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"), earlier=earlier)
             facts = {key: outcome.metrics[key] for key in ("images", "verification", "shard") if key in outcome.metrics}

@@ -21,7 +21,7 @@ from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import SHARD, read_part
+from trt_workbench.core.shard_files import read_part
 from trt_workbench.core.shard_workers import open_journal
 from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.engine.profiles import Profile
@@ -188,8 +188,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """Return what interrupted runs found on the first images of the block; None where they have nothing."""
         ids = [image.id for image in self.dataset.images[self.block.start : self.block.stop]]
         for place in (left if self.request.shard else left / PART for left in earlier):
-            found = found_of(read_part(place), self.task) if (place / SHARD).is_file() else None
-            if found and found.done.tolist() == ids[: len(found.done)]:
+            found = found_of(read_part(place), self.task)
+            if found.done.tolist() == ids[: len(found.done)]:
                 return found
         return None
 
