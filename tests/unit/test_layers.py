@@ -77,7 +77,6 @@ def wrong_imports(module: Path, names: set[str]) -> list[str]:
         elif there in LAYERS:
             if here in LAYERS and LAYERS.index(there) > LAYERS.index(here):
                 wrong.append(name)
-        # of a whole package mypy knows the names of its stub alone, which are its face
         elif there in FEATURES and there != here and (here in LAYERS or len(rest) > 1):
             wrong.append(name)
     return wrong
@@ -88,6 +87,28 @@ def test_imports_point_downwards() -> None:
     assert {module.parts[0] for module in inside} == {*LAYERS, *FEATURES}
     wrong = {str(module): wrong_imports(module, imported(module)) for module in inside}
     assert {module: names for module, names in wrong.items() if names} == {}
+
+
+def faces(module: Path) -> dict[str, set[str]]:
+    """Names that a module uses of features which it imports whole, by feature."""
+    used: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(source(module))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in FEATURES:
+            used.setdefault(node.value.id, set()).add(node.attr)
+    whole = {name.removeprefix("trt_workbench.") for name in imported(module) if name.startswith("trt_workbench.")}
+    return {feature: names for feature, names in used.items() if feature in whole}
+
+
+def face(feature: str) -> set[str]:
+    stub = ast.parse((PACKAGE / feature / "__init__.pyi").read_text(encoding="utf-8"))
+    return {alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
+def test_of_a_whole_feature_its_face_is_used() -> None:
+    used = {str(module): faces(module) for module in MODULES}
+    assert used["scale/merging.py"].keys() == {"bench", "llm", "stream", "verify", "vision"}
+    past = {(module, name) for module, own in used.items() for name, names in own.items() if names - face(name)}
+    assert past == set()
 
 
 def of_plug_ins(names: set[str]) -> set[str]:
