@@ -192,11 +192,11 @@ def precision_lane(options: argparse.Namespace) -> Lane:
         words += ["--calibration", data / "seen", "--no-search", "--max-loss", "0.01"]
         words += ["--option", "trt:optimization_level=1"]
         words += ["--option", f"trt:tactic_sources={json.dumps(_YOLO['tactic_sources'])}"]
-        for kind in ("fp16", "int8", "int8-mixed"):  # the engines that the decision asks for, from then on in the cache
+        for kind in ("fp16", "int8"):  # the engines that the decision asks for, from then on in the cache
             few = ["--backends", "trt", "--precisions", f"fp32,{kind}", "--repetitions", 0]
             target = ["--output", work / f"decide-{kind}"]
             lane.builds.append(Step(f"build-decide-{kind}", command("decide", *words, *few, *target), fine=(0, 1)))
-        all_of_it = ["--backends", "trt,ort-cuda,torch", "--precisions", "fp32,fp16,int8,int8-mixed"]
+        all_of_it = ["--backends", "trt,ort-cuda,torch", "--precisions", "fp32,fp16,int8"]
         target = ["--output", work / "keep" / "decide"]
         lane.timed.insert(0, Step("decide", command("decide", *words, *all_of_it, *target), fine=(0, 1)))
     return lane
