@@ -68,6 +68,10 @@ def test_a_backend_of_an_absent_plug_in_is_named(name: str, monkeypatch: pytest.
     assert name not in registry.default_backends()
 
 
+def test_a_comparison_that_names_no_backend_takes_those_of_plug_ins_for_gpus() -> None:
+    assert registry.default_backends() == ("trt", "ort-trt", "ort-rtx", "ort-cuda", "ort-cpu")
+
+
 def test_what_a_command_asks_of_an_absent_plug_in_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = checked_target(tmp_path / "run")
     monkeypatch.setattr(extensions, "_entries", lambda *_: ())
