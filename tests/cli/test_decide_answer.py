@@ -21,6 +21,7 @@ from trt_workbench.vision.scenes import dataset as embedded
 pytestmark = pytest.mark.usefixtures("forked_python", "blank_pictures")
 GENERATOR = np.random.default_rng(7)
 WEIGHTS = np.linalg.qr(GENERATOR.standard_normal((16, 16)))[0].astype(np.float32)
+LIMITS = ("--max-latency", "2ms", "--max-loss", 1, "--max-memory", "2GiB")
 SCORE = "def error(outputs, target):\n    return abs(outputs['y'] - target).mean()\nerror.better = 'lower'\n"
 
 
@@ -102,8 +103,7 @@ def test_the_command_for_the_card_is_taken_where_the_files_are(
     "words",
     [
         ("shapes-classifier", "--limit", 8, "--threads", 1, "--budget", "10m", "--expect", "top1=0.9"),
-        ("shapes-yolov10", "--limit", 4, "--keep", "AP,f1@0.3", "--max-latency", "2ms"),
-        ("--limit", 4, "--seed", 3, "--max-loss", 1, "--max-memory", "2GiB"),
+        ("--limit", 4, "--keep", "AP,f1@0.3", "--seed", 3, *LIMITS),
     ],
 )
 def test_commands_for_the_card_about_embedded_models_are_taken(words: tuple[object, ...], tmp_path: Path) -> None:
