@@ -254,8 +254,11 @@ def test_small_files_are_read_once_whatever_is_asked_for(tmp_path: Path, read: l
 def test_large_files_are_not_kept(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], Path]
 ) -> None:
+    given: list[None] = []
     monkeypatch.setattr(opened, "_MOST_KEPT_BYTES", 10)
+    monkeypatch.setattr(opened, "give_back", lambda: given.append(None))
     model = Model.open(make(tmp_path / "m.onnx"))
+    assert given  # to the system, before another process loads it
     first, second = model.load(), model.load()
     assert first == second
     assert weights(first)["w"].tolist() == LARGE.tolist()

@@ -11,6 +11,8 @@ from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
+from trt_workbench.backends import overflow
+from trt_workbench.backends.ort.cpu import OrtCpuSession
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate
@@ -64,6 +66,21 @@ def test_a_candidate_beside_the_float_model(model: Path) -> None:
     agreement = array_scores(lower, "top1", 0)
     assert 0.8 <= agreement.value <= 1
     assert agreement.value * 30 == pytest.approx(round(agreement.value * 30))
+
+
+def test_a_model_is_let_go_of_before_it_is_loaded_again(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What says what it computes in, and what overflows, loads it once more: three at once do not fit into memory."""
+    half = make_candidate(Model.open(model), "fp16", model.with_name("m.fp16.onnx"))
+    closed = []
+    for name in ("_optimised", "_close"):
+        own = getattr(OrtCpuSession, name)
+        monkeypatch.setattr(OrtCpuSession, name, lambda self, own=own, name=name: (closed.append(name), own(self))[1])
+    monkeypatch.setattr(overflow, "explained_of", lambda *_: closed.append("explained_of") or "")
+    baseline = score(model, "base")
+    assert closed == ["_close", "_optimised"]
+    closed.clear()
+    score(half.path, "half", model, baseline)
+    assert closed == ["_close", "explained_of"]
 
 
 def test_figures_are_those_of_the_definition(model: Path) -> None:

@@ -15,6 +15,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.common import CPU_PROVIDER, session_config
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.memory import give_back
 from trt_workbench.core.precision import Format, get, names, parse
 from trt_workbench.model.graph_types import computed_results
 from trt_workbench.model.low_precision.simulate import UNROUNDED, simulated
@@ -22,6 +23,7 @@ from trt_workbench.model.low_precision.watch import RANGES, Watched, with_ranges
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_nodes
+from trt_workbench.model.weights import light
 
 Inputs = Mapping[str, NDArray[Any]]
 _NAMED = 3
@@ -86,6 +88,9 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     with scratch_folder("trtw-ranges-") as folder:
         path = Path(folder, "model.onnx")
         save_model(watching, path)
+        del watching
+        document = light(document)
+        give_back()
         for values in _ranges(path, samples):
             ranges = np.maximum(ranges, values)
     both = zip(rows, ranges.tolist(), strict=True)

@@ -18,6 +18,7 @@ import onnx
 from trt_workbench import __version__
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.hashing import Stamp, hash_file, hash_parts, read_hashed, settled_stamp, stamp_of
+from trt_workbench.core.memory import give_back
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
@@ -349,8 +350,9 @@ def _let_go() -> None:
         kept = 0
         for content in reversed(_opened.values()):
             kept += sum(map(len, tuple(content.parts.values())))
-            if kept > _MOST_KEPT_BYTES:
+            if kept > _MOST_KEPT_BYTES and content.parts:
                 content.parts = {}
+                give_back()
 
 
 def sha256_of(path: Path) -> str:

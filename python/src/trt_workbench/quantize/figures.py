@@ -120,10 +120,11 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         )
         expected = None if baseline is None else load_arrays(baseline / _OUTPUTS)
         outputs, call_ms = _run(session, taken, expected or {})
-        provenance = session.record()
-        from trt_workbench.backends.overflow import explained_of
+    # once the session has let go of its weights: each of the two may load the model once more
+    provenance = session.record()
+    from trt_workbench.backends.overflow import explained_of
 
-        overflow = explained_of(session, (one.inputs for one in taken[:_EXPLAINED])) if session.simulated else ""
+    overflow = explained_of(session, (one.inputs for one in taken[:_EXPLAINED])) if session.simulated else ""
     if baseline is None:
         save_arrays(folder / _OUTPUTS, outputs)
     more: dict[str, Any] = {"call_ms": call_ms}

@@ -11,6 +11,7 @@ from trt_workbench import __version__
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.kept import Note, seal, sealed
+from trt_workbench.core.memory import give_back
 from trt_workbench.core.precision import MIXED, read
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.calibration import hash_data
@@ -77,6 +78,7 @@ class Candidates:
         calibrated = self._data() if row.is_calibrated else None
         candidate = make_candidate(self.model, precision, output, calibration=calibrated, check=self._check)
         seal(candidate_files(output))
+        give_back()  # other processes load the candidate next
         return candidate
 
     def _data(self) -> Calibrated:
