@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.compare import difference
-from trt_workbench.core.environment import available_processors
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.vision.accumulate import accumulate
 from trt_workbench.vision.dataset import Category, GroundTruth
@@ -33,7 +31,6 @@ _AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
 _NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|1|10|100)?")
 _AT: Final = {None: slice(None), "50": slice(1), "75": slice(5, 6)}
 _PARTS: Final = {None: 0, "100": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
-_THREADS = 8  # NumPy lets others run while it computes
 
 
 @dataclass(frozen=True)
@@ -205,11 +202,9 @@ class CocoMatches:
     ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Return what `accumulate` does of the categories with something to find.
 
-        Of 20,000 categories, the arrays of all would not fit into memory.
+        Of 20,000 categories, the arrays of all would not fit into memory. Threads take turns: the arrays are small.
         """
-        rated = [self._classes[place] for place in self._present]
-        with ThreadPoolExecutor(min(len(rated), available_processors(), _THREADS)) as pool:
-            return list(pool.map(lambda one: accumulate(one, counts, areas), rated))
+        return [accumulate(self._classes[place], counts, areas) for place in self._present]
 
     def _by_class(self, precision: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return AP by resample and category of [resamples, thresholds, categories with something to find]."""
