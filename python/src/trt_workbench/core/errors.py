@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -132,10 +131,12 @@ def panics_as_errors() -> Iterator[None]:
 
 def similar(name: str, known: Sequence[str]) -> list[str]:
     """Return the name that is surely meant by one that is written so, or two that may be: near ones, longer ones."""
-    if sure := difflib.get_close_matches(name, known, n=1, cutoff=_SURE):
+    from difflib import get_close_matches
+
+    if sure := get_close_matches(name, known, n=1, cutoff=_SURE):
         return sure
     longer = [one for one in known if len(name) >= _BEGINNING and one.startswith(name)]
-    return list(dict.fromkeys([*longer, *difflib.get_close_matches(name, known, n=2, cutoff=_NEAR)]))[:2]
+    return list(dict.fromkeys([*longer, *get_close_matches(name, known, n=2, cutoff=_NEAR)]))[:2]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

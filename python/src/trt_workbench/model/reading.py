@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -214,8 +215,8 @@ def check_model(model: onnx.ModelProto) -> None:
         own = (one.version for one in getattr(holder, "opset_import", ()) if one.domain in STANDARD)
         version = min(next(own, imported), onnx.defs.onnx_opset_version())
         for node in holder.node:
-            if node.domain in STANDARD and onnx.defs.has(node.op_type, version, ""):
-                _check_inputs(node, onnx.defs.get_schema(node.op_type, version, ""))
+            if node.domain in STANDARD:
+                _check_inputs(node, version)
     for graph in graphs:
         for value in (*graph.input, *graph.output, *graph.value_info):
             check_value(value)
@@ -316,9 +317,17 @@ def _check_functions(model: onnx.ModelProto) -> None:
         raise ValueError(f"its function {'::'.join(filter(None, recursive[0]))} calls itself")
 
 
-def _check_inputs(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
+def _check_inputs(node: onnx.NodeProto, version: int) -> None:
     """Raise ValueError if a node lacks an input that its operator needs: what reads the graph takes it for granted."""
-    single = onnx.defs.OpSchema.FormalParameterOption.Single
-    needed = [place for place, one in enumerate(schema.inputs) if one.option == single]
-    if len(node.input) < schema.min_input or not all(node.input[place] for place in needed):
+    least, needed = _needed(node.op_type, version)
+    if len(node.input) < least or not all(node.input[place] for place in needed):
         raise ValueError(f"node {node.name or node.output[:1]} lacks an input that {node.op_type} needs")
+
+
+@lru_cache(maxsize=1024)
+def _needed(operator: str, version: int) -> tuple[int, tuple[int, ...]]:
+    """Return how many inputs a standard operator has at least, and the places of those that may not be left out."""
+    if not onnx.defs.has(operator, version, ""):
+        return 0, ()
+    schema, single = onnx.defs.get_schema(operator, version, ""), onnx.defs.OpSchema.FormalParameterOption.Single
+    return schema.min_input, tuple(place for place, one in enumerate(schema.inputs) if one.option == single)
