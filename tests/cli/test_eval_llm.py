@@ -14,7 +14,7 @@ from tests.fork_server import ForkServer
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.texts import held
 
-pytestmark = pytest.mark.usefixtures("llm_output")
+pytestmark = pytest.mark.usefixtures("llm_output", "blank_pictures")
 
 Folders = Callable[[str], Path]
 TEXT = Path(__file__)

@@ -18,6 +18,8 @@ from trt_workbench.core.spread import spread as spread_over
 from trt_workbench.vision.run import CocoRequest
 from trt_workbench.vision.shard_worker import job_of
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 
 @pytest.fixture
 def spread(coco: Any) -> Callable[..., Spread]:

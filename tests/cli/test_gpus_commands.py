@@ -18,6 +18,8 @@ from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import done_before, read_shards
 from trt_workbench.core.shard_workers import Device
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 STREAM = ("eval-stream", "--backend", "torch", "--precision", "fp32,bf16", "--chunks", 12)
 
 

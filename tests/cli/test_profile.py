@@ -16,6 +16,8 @@ from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 DOUBLES = Path(__file__).parents[1] / "doubles"
 SHARED = Path(os.environ.get("TRTW_SHARED", Path(__file__).parents[3] / "shared"))
 

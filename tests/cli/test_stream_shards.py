@@ -9,6 +9,8 @@ from tests.in_app import json_of, stderr_of, stdout_of
 from tests.shards import edited, shards_of, with_other_digit
 from tests.texts import held
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 WORDS = ("eval-stream", "--backend", "torch", "--precision", "fp32,bf16", "--chunks", 12)
 _TIMES = ("latency_ms", "first_call_ms", "resident", "notes", "directory", "shards", "command_line", "provenance")
 

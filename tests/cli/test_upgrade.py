@@ -20,6 +20,8 @@ from tests.texts import held
 from benchmarks.upgrade.plant import PLANTED, plant
 from trt_workbench.core.records import read_records
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 _QUICK = ("--backend", "ort-cpu", "--quick", "--repetitions", "0")
 
 

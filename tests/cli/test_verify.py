@@ -21,6 +21,8 @@ from typer.testing import Result
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.core import workers
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 
 
