@@ -92,7 +92,7 @@ def test_it_never_returns_less_int8_than_where_it_began_at_the_same_loss(
     assert evidence.began.low_macs == start.evidence.low_macs
     assert evidence.began.mean_loss == pytest.approx(mean, rel=0.02)
     assert evidence.began.loss_sd == pytest.approx(noise, rel=0.2)
-    if below < 1:
+    if below < 0:
         assert found.candidate.evidence.low_macs >= start.evidence.low_macs
         return
     if found.candidate is None:
@@ -114,20 +114,8 @@ def test_without_time_it_is_where_it_began(tmp_path: Path) -> None:
     assert whole.document.evidence.chosen.low_macs == 1
 
 
-def point(loss: float, seen: float, deviation: float) -> SearchPoint:
-    return SearchPoint(kept=1, low_macs=0.9, value=0.4, loss=loss, loss_ci95=None, seen_loss=seen, loss_sd=deviation)
-
-
-@pytest.mark.parametrize(
-    ("loss", "seen", "deviation", "near"),
-    [
-        (0.004, 0.001, 0.0, True),
-        (0.008, 0.004, 0.002, True),  # 0.006 may be 0.005
-        (0.008, 0.004, 0.0005, False),
-        (0.014, 0.010, 0.02, False),  # of few samples: more than twice the bound
-    ],
-)
-def test_near_is_within_the_noise_and_never_beyond_twice_the_bound(
-    loss: float, seen: float, deviation: float, near: bool
-) -> None:
-    assert point(loss, seen, deviation).is_near(0.005) == near
+@pytest.mark.parametrize(("loss", "seen", "near"), [(0.004, 0.001, True), (0.008, 0.001, True), (0.008, 0.004, False)])
+def test_of_two_halves_the_mean_has_to_be_within_the_bound(loss: float, seen: float, near: bool) -> None:
+    """However large the noise is: a loss of 0.006 is not said to be within 0.005."""
+    found = SearchPoint(kept=1, low_macs=0.9, value=0.4, loss=loss, loss_ci95=None, seen_loss=seen, loss_sd=0.02)
+    assert found.is_near(0.005) == near

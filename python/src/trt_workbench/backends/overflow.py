@@ -154,6 +154,7 @@ def _ranges(path: Path, samples: Iterable[Inputs]) -> Iterable[NDArray[Any]]:
     import onnxruntime as ort
 
     config, _ = session_config(ort, SessionOptions(), "basic", allow_spinning=False)
+    config.enable_mem_reuse = False  # to plan it takes 6 s of a detector, whose every tensor is an output's input
     try:
         session = ort.InferenceSession(path, config, providers=[CPU_PROVIDER], enable_fallback=0)
         for inputs in samples:

@@ -108,8 +108,8 @@ class SearchPoint(_Part):
         return f"{self.value:.{digits}f}, loss {self.loss:.{digits}f}{ends}{seen}"
 
     def is_near(self, bound: float) -> bool:
-        """Whether the mean loss is beyond a bound by no more than its standard error, and by no more than the bound."""
-        return self.mean_loss <= bound + min(self.loss_sd or 0.0, bound)
+        """Whether the mean loss of both halves is within a bound, as that of one half may be by chance."""
+        return self.mean_loss <= bound
 
     def keeps(self, bound: float) -> bool:
         """Whether the loss is within a bound on both halves of the data: on one half, that is often chance."""
