@@ -187,7 +187,6 @@ RUN_BY = {
     ],
     "cli/test_upgrade_resume.py::test_a_resumed_run_that_is_interrupted_keeps_all_that_was_finished": [
         "upgrade '*.onnx' --from env-old --to env-new --backend ort-cpu --output night",
-        "upgrade '*.onnx' --from env-old --to env-new --backend ort-cpu --output night",
     ],
     "cli/test_verify.py::test_a_run_is_recorded_and_is_the_reference_of_another": [
         "verify model.onnx --backend ort-cpu --reference torch --record --output recorded"
