@@ -80,7 +80,7 @@ finally:
     ("disk", "images", "report", "texts"),
     [
         ("ro", 4, False, ["is not writable (Read-only file system)"]),
-        ("size=4k", 4, False, ["cannot be written (No space left on device)"]),
+        ("size=4k", 4, False, ["No space left on device; make room", "--output"]),
         ("size=16k", 200, False, ["cannot be written (No space left on device)", "--output"]),
         ("size=64k", 4, True, ["No space left on device", "draw it with: trtw report"]),
     ],

@@ -12,7 +12,7 @@ RECORDS = Path(__file__).parent / "records"
 _MACHINE = re.compile(
     r"(^|_)(ms|s|seconds|sha256|bytes|threads|concurrency|workers|memory|telemetry|versions|env|key|group|samples_file)$"
     r"|^(latency|speed|split|slice|items_per|images_per|tokens_per|p50_interval|.*_interval)"
-    r"|^(run_id|created|started|ended|date|host|onnxruntime|onnx|numpy|torch|transformers|share|own_.*|profiled_.*)$"
+    r"|^(run_id|created|started|ended|date|host|onnxruntime|onnx|numpy|torch|transformers|share|unstable|own_.*|profiled_.*)$"
 )
 # Sizes of models and the amounts of work are facts of the input, not of the machine.
 _FACTS = re.compile(r"^(stream_seconds|hop_seconds|frame_seconds)$")

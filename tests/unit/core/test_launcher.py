@@ -24,7 +24,9 @@ PLUG_INS = {
     for path in ROOT.glob("python/plugins/*/pyproject.toml")
 }
 EXTRAS = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]["optional-dependencies"]
-OF_ALL = EXTRAS | {name: one for project in PLUG_INS.values() for name, one in project["optional-dependencies"].items()}
+OF_ALL = EXTRAS | {
+    name: one for project in PLUG_INS.values() for name, one in project.get("optional-dependencies", {}).items()
+}
 # What pip is told to install by an extra of the package.
 BY_EXTRA = {
     package: found[1]
@@ -104,7 +106,7 @@ def test_a_plug_in_has_an_extra_and_is_in_every_environment(name: str) -> None:
     (wanted,) = map(Requirement, EXTRAS[name])
     project = PLUG_INS[name]
     assert (wanted.name, str(wanted.specifier)) == (project["name"], f"=={project['version']}")
-    assert wanted.extras <= project["optional-dependencies"].keys()
+    assert wanted.extras <= project.get("optional-dependencies", {}).keys()
     asked = {f"{ROOT}/python/plugins/{name}" in pip_calls(one, ROOT)[-1] for one in ENVIRONMENTS.values()}
     assert asked == {True}
 

@@ -315,7 +315,7 @@ def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, 
         ("eval-coco", "recall 0."),
         ("eval-stream", "chunk "),
         ("sensitivity", "% of the noise"),
-        ("quantize", "groups kept in fp32"),
+        ("quantize", "% of the noise"),
         ("decide", "loss "),
     ],
 )
