@@ -47,6 +47,7 @@ ALONE = (
     "native/test_endurance.py::test_ten_thousand_runs_leak_nothing",
     "native/test_device_arrays.py::test_a_full_device_leaves_the_runner_usable",
     "native/test_stream_pool.py::test_ten_thousand_streams_leave_nothing_behind",
+    "native/test_stream_pool.py::test_pools_come_and_go",
     "test_profile_command.py::test_every_node_of_the_model_is_in_a_layer_with_a_time",
     "test_profile_command.py::test_kernels_belong_to_layers",
 )
