@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
-FOUND, MISSED, WRONG = 2, 1, 3
-"""Places of their colours: green, orange and red that people who see no red and green distinguish, too."""
+FOUND, MISSED, WRONG = 2, 0, 3
+"""Places of their colours: green, blue and red that people who see no red and green distinguish, too."""
 _GAP = 8
 _MOST_KEPT = 2**24  # bytes of a picture
 

@@ -108,7 +108,7 @@ class VisionTask(abc.ABC):
     def verdict(self, record: ImageRecord) -> str:
         """Say what was found on an image."""
         counts = (record["true_positives"], record["false_negatives"], record["false_positives"])
-        colours = ("found (green)", "missed (orange)", "wrong (red)")
+        colours = ("found (green)", "missed (blue)", "wrong (red)")
         words = colours if self.tells_apart(record) else ("found", "missed", "wrong")
         return f"{', '.join(f'{count} {word}' for count, word in zip(counts, words, strict=True))}, F1 {f1(record):.2f}"
 
