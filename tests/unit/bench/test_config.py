@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from tests.texts import refused
 
-from trt_workbench.backends.measure.telemetry import gpu_in_use
+from trt_workbench.backends.registry import gpu_in_use
 from trt_workbench.bench.config import load_config, shipped_configs
 from trt_workbench.bench.matrix import expand, point_from_dict, ranges, schedule
+from trt_workbench.bench.sharding import what_decides
 from trt_workbench.core.errors import UsageProblem
 
 GOOD = """\
@@ -134,3 +135,12 @@ def test_the_gpu_that_is_watched_is_the_one_that_is_named(tmp_path: Path, option
     points = expand(load_config(write(tmp_path, GOOD.replace("precision: fp16", f"options: {{{options}}}"))))
     mine = [point for point in points if point.backend == "trt"]
     assert {gpu_in_use(point.backend, point.options, {}) for point in mine} == {number}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "1"])
+def test_a_device_in_words_is_part_of_what_identifies_a_run(tmp_path: Path, device: str) -> None:
+    """As of `--option device=cpu` of PyTorch; it ended in a traceback."""
+    runtime = f"{{backend: torch, options: {{device: '{device}'}}}}"
+    config = load_config(write(tmp_path, GOOD.replace("{backend: trt, precision: fp16}", runtime)))
+    without_files = config.model_copy(update={"models": {}})
+    assert what_decides(without_files, expand(config))["processor"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, checked_array
@@ -55,6 +57,26 @@ _NOT_COMPARED = {
 def backend_names() -> tuple[str, ...]:
     """Return the names of all backends, our own first."""
     return tuple(dict.fromkeys((*_BACKENDS, *extensions(BACKENDS, _OWN))))
+
+
+def gpu_in_use(
+    backend: str, options: Mapping[str, Any], provenance: Mapping[str, Any] = MappingProxyType({})
+) -> int | None:
+    """Return CUDA's number of the GPU that a session uses, or by its options will use.
+
+    None for one on the processor: the card is idle, and its clocks, memory and energy are not the session's.
+
+    Args:
+        backend: that loads the session.
+        options: of the backend; they name the GPU as 1 or "cuda:1", else it is 0.
+        provenance: of the session, once it is loaded.
+    """
+    devices, told = get_backend(backend).devices, provenance.get("device", options.get("device"))
+    on_processor = provenance.get("providers") == ["CPUExecutionProvider"] or (told == "cpu" and "cpu" in devices)
+    if devices == ("cpu",) or on_processor:
+        return None
+    named = re.fullmatch(r"(?:cuda:)?(\d+)", str(options.get("device_id", options.get("device", 0))))
+    return int(named[1]) if named else 0
 
 
 def default_backends() -> tuple[str, ...]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from trt_workbench.backends.measure.repetition import Slice, merged
 from trt_workbench.backends.measure.stability import instabilities, noise_interval, window_drift
-from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.backends.measure.telemetry import TelemetrySampler
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import get_backend, gpu_in_use
 from trt_workbench.bench.builds import built_groups
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, batches, ranges, schedule, sweep_of

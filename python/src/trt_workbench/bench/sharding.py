@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import gpu_in_use
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, sweep_of
 from trt_workbench.bench.model_files import model_files
@@ -117,7 +117,6 @@ def what_decides(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]
             "settings": config.model_dump(mode="json"),
             "points_sha256": hash_document({"points": [point.key for point in points]}),
         },
-        [get_backend(name).devices for name in {point.backend for point in points}],
-        device=next((int(point.options["device"]) for point in points if "device" in point.options), 0),
+        {gpu_in_use(point.backend, point.options) for point in points},
         timed=True,
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -81,7 +82,7 @@ class ShardRun:
     directory: Path
     document: ShardDocument
 
-    @property
+    @cached_property
     def run(self) -> RunDocument:
         """Its run.json. Raises UsageProblem as `run_document`."""
         return run_document(self.directory)

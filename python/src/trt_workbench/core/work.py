@@ -7,7 +7,7 @@ was asked for the same; else it says why not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -35,9 +35,7 @@ class Asked(Strict):
     asked: dict[str, Any]
 
 
-def identity(
-    job: Mapping[str, Any], computing: Iterable[Collection[str]], *, device: int = 0, timed: bool = False
-) -> dict[str, Any]:
+def identity(job: Mapping[str, Any], computing: Iterable[int | None], *, timed: bool = False) -> dict[str, Any]:
     """Return what identifies a result, as JSON values: the job, the versions, and what of the machine decides it.
 
     That is the GPU with its driver where a backend computes on one, and the processor where one computes on that, where
@@ -45,17 +43,16 @@ def identity(
 
     Args:
         job: model, data and settings, by hashes and values.
-        computing: of each backend that computes the result, the kinds of devices that it can use.
-        device: CUDA's number of the GPU.
+        computing: of each backend that computes the result, CUDA's number of its GPU; None of one on the processor.
         timed: whether times are part of the result.
     """
-    on_gpu = ["cuda" in devices for devices in computing]
-    gpu = gpu_at(device) if any(on_gpu) else None
+    places = {*computing}
+    gpus = [gpu["name"] for place in sorted(one for one in places if one is not None) if (gpu := gpu_at(place))]
     found = {**job, "versions": {"workbench": __version__, "commit": git_revision()["commit"], **installed_packages()}}
-    if timed or not gpu or not all(on_gpu):
+    if timed or not gpus or None in places:
         found["processor"] = cpu_report()["model"]
-    if gpu:
-        found |= {"gpu": gpu["name"], "driver": driver_report().get("driver_version")}
+    if gpus:
+        found |= {"gpu": ", ".join(gpus), "driver": driver_report().get("driver_version")}
     return json_values(found, str)  # type: ignore[no-any-return]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import gpu_in_use
 from trt_workbench.bench import measured_in, put_measured
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.hashing import has_hash, hash_document
@@ -114,8 +114,7 @@ class Earlier:
     def _asked(self, one: DraftRow, request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the hash of all that identifies a row, and what of it the machine and the installation are."""
         assert one.path is not None
-        device = int(request.get("options", {}).get("device", 0))
-        here = identity({}, [get_backend(one.backend).devices], device=device, timed=True)
+        here = identity({}, [gpu_in_use(one.backend, request.get("options", {}))], timed=True)
         text = json.dumps(request, sort_keys=True, default=str).replace(str(self._folder), "RUN")
         return hash_document({"request": text, "model": sha256_of(one.path), **here}), here
 

@@ -18,7 +18,7 @@ from trt_workbench.backends.measure.inputs import (
     random_inputs,
     with_limits,
 )
-from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.backends.registry import AUTO, gpu_in_use, require_backend
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.infer.measured import Measurement, call_records, summary
 from trt_workbench.infer.settings import InferRequest, MeasureSettings, Note
@@ -70,7 +70,7 @@ class ModelSession:
 
     def memory(self) -> dict[str, Any]:
         """Return the process's memory, its peak, and what it holds on the GPU; None where there is no GPU in use."""
-        from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
+        from trt_workbench.backends.measure.telemetry import TelemetrySampler
 
         device = gpu_in_use(self.backend, self._request.options, self.session.provenance)
         with TelemetrySampler(os.getpid(), device) as sampler:

@@ -7,9 +7,9 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import gpu_in_use
 from trt_workbench.core.documents import json_values, read_lines
-from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard_files import Shards, write_document
 from trt_workbench.core.work import identity
@@ -117,8 +117,6 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
     directory = examine_llm_directory(request.model)
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
-    _, _, number = request.device.partition(":")
-    computing = [get_backend(one.name).devices for one in (REFERENCE, *request.backends) if request.device != "cpu"]
     return identity(
         {
             "model_sha256": directory.sha256,
@@ -126,8 +124,7 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
             "text_sha256": hash_file(request.text),
             "settings": {name: getattr(request, name) for name in settings},
         },
-        computing,
-        device=whole_number(number) or 0,
+        [gpu_in_use(one.name, {"device": request.device}) for one in (REFERENCE, *request.backends)],
     )
 
 

@@ -14,10 +14,10 @@ from trt_workbench.backends.abilities import Profiles
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measure.stability import contended, noise_interval
-from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.backends.measure.telemetry import TelemetrySampler
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Operation, ProfiledRuns
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import get_backend, gpu_in_use
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.core.artefacts import Environment, read_environment, read_run
 from trt_workbench.core.documents import Strict
@@ -81,7 +81,7 @@ def profiled(request: dict[str, Any]) -> dict[str, Any]:
         raise UsageProblem(
             f"Backend {work.backend} has no profiler by layer; use trt or one of ONNX Runtime, or --nsys or --ncu."
         )
-    with TelemetrySampler(os.getpid(), gpu_in_use(work.backend, work.options, {})) as watched:
+    with TelemetrySampler(os.getpid(), gpu_in_use(work.backend, work.options)) as watched:
         found = backend.profile(work.path, work.session_options(), runs)
         own, ran = _measured(work) if found.own_ms is None else (found.own_ms, found.provenance["precision_ran"])
     operations = with_shares([one.model_copy(update={"side": request["side"]}) for one in found.operations])

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import REFERENCE, get_backend
+from trt_workbench.backends.registry import REFERENCE, gpu_in_use
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
@@ -194,13 +194,13 @@ class Search:
             "data": calibrated.evidence if calibrated else None,
             "seed": self.calibration.seed,
         }
-        return identity({name: str(value) for name, value in facts.items()}, [get_backend(REFERENCE).devices])
+        return identity({name: str(value) for name, value in facts.items()}, [gpu_in_use(REFERENCE, {})])
 
     def _found(self, rule: list[str], rest: list[str]) -> tuple[Sensitivity, list[str] | None]:
         """Return the noise of the groups that had to be ranked, and those that are left alone; None of too few."""
         began = self._trial(rule)
         keeps = began.keeps(self._bound)
-        if began.is_near(self._bound) and not (keeps and rule):
+        if began.mean_loss <= self._bound and not (keeps and rule):
             return self._sensitivity(()), rule
         if keeps and not self._is_late() and self._trial(()).keeps(self._bound):
             return self._sensitivity(()), []

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from trt_workbench.backends.registry import backend_names, get_backend, require_backend
+from trt_workbench.backends.registry import backend_names, gpu_in_use, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem
@@ -140,15 +140,16 @@ def what_decides(settings: StreamSettings, target: Path) -> dict[str, Any]:
     names = [name for name in StreamSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     source = Path(settings.input) if settings.input else None
     files = {"contract_sha256": settings.contract, "reference_model_sha256": settings.model, "input_sha256": source}
-    backends = [require_backend(settings.backend, target.suffix)]
-    backends += [get_backend(one) for one in backend_names() if one == settings.reference]
+    backend = require_backend(settings.backend, target.suffix)
     return identity(
         {
             "model_sha256": sha256_of(target),
             **{name: hash_file(path) if path and path.is_file() else None for name, path in files.items()},
             "settings": {name: getattr(settings, name) for name in names},
         },
-        [one.devices for one in backends],
-        device=settings.device,
+        [
+            gpu_in_use(backend.name, {"device": settings.device, **settings.options}),
+            *(gpu_in_use(one, {"device": settings.device}) for one in backend_names() if one == settings.reference),
+        ],
         timed=True,
     )

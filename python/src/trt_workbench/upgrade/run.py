@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import check_builds, get_backend
+from trt_workbench.backends.registry import check_builds, gpu_in_use
 from trt_workbench.bench import changes
 from trt_workbench.core.builds import FILE as BUILDS
 from trt_workbench.core.builds import BuildGroups, BuiltGroup, builds_of
@@ -107,7 +107,7 @@ def what_decides(settings: UpgradeSettings, models: Mapping[str, Path], sides: I
             "settings": asdict(settings),
             "stacks": {side.folder.name: side.side for side in sides},
         },
-        [get_backend(settings.backend).devices],
+        [gpu_in_use(settings.backend, settings.options)],
         timed=True,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.documents import Strict, append_lines, json_values, key_of, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard import Shard
@@ -174,6 +174,5 @@ def what_decides(request: VerifyRequest) -> dict[str, Any]:
             "settings": settings,
             "preparation": request.preparation,
         },
-        [backend.devices],
-        device=request.device,
+        [gpu_in_use(backend.name, {"device": request.device, **request.options})],
     )

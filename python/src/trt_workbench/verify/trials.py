@@ -16,7 +16,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.counts import counted
@@ -286,7 +286,7 @@ def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
         "versions": sorted(request.versions.items()),
         "options": sorted((name, str(value)) for name, value in request.options.items()),
     }
-    return hash_document(identity(job, [backend.devices], device=request.device))
+    return hash_document(identity(job, [gpu_in_use(backend.name, {"device": request.device, **request.options})]))
 
 
 class _Line(Strict):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.errors import UsageProblem
@@ -204,8 +204,7 @@ def _asked(request: CocoRequest, backend: Backend, data_sha256: str, *, timed: b
             "backend": backend.name,
             "settings": settings,
         },
-        [backend.devices],
-        device=int(request.options.get("device", 0)),
+        [gpu_in_use(backend.name, request.options)],
         timed=timed,
     )
 

@@ -8,8 +8,9 @@ import pytest
 
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measure.repetition import Slice, merged
-from trt_workbench.backends.measure.telemetry import Contention, Telemetry, TelemetrySampler, gpu_in_use
+from trt_workbench.backends.measure.telemetry import Contention, Telemetry, TelemetrySampler
 from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.backends.registry import gpu_in_use
 from trt_workbench.bench.config import RepetitionSettings
 
 

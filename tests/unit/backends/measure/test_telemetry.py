@@ -17,8 +17,8 @@ from trt_workbench.backends.measure.telemetry import (
     Telemetry,
     TelemetrySampler,
     _Gpu,
-    gpu_in_use,
 )
+from trt_workbench.backends.registry import gpu_in_use
 
 ME = os.getpid()
 
@@ -33,6 +33,7 @@ ME = os.getpid()
         ("torch", {"device": "cuda"}, {}, 0),
         ("ort-cpu", {"device_id": 1}, {}, None),
         ("torch", {"device": "cuda:1"}, {"device": "cpu"}, None),
+        ("torch", {"device": "cpu"}, {}, None),
         ("ort-cuda", {}, {"providers": ["CPUExecutionProvider"]}, None),
         ("ort-cuda", {}, {"providers": ["CUDAExecutionProvider", "CPUExecutionProvider"]}, 0),
     ],

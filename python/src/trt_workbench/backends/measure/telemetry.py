@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +13,6 @@ from typing import Any, Self
 
 import psutil
 
-from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.gpu import nvml_name
 from trt_workbench.core.statistics.summary import percentile
 
@@ -158,23 +155,6 @@ class Telemetry:
         flat = asdict(self)
         contention = flat.pop("contention")
         return {**flat, **contention, "throttles": list(self.throttles)}
-
-
-def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str, Any]) -> int | None:
-    """Return CUDA's number of the GPU that a session uses.
-
-    None for one on the processor: the card is idle, and its clocks, memory and energy are not the session's.
-
-    Args:
-        backend: that loaded the session.
-        options: of the backend; they name the GPU as 1 or "cuda:1", else it is 0.
-        provenance: of the session.
-    """
-    on_processor = provenance.get("device") == "cpu" or provenance.get("providers") == ["CPUExecutionProvider"]
-    if get_backend(backend).devices == ("cpu",) or on_processor:
-        return None
-    named = re.fullmatch(r"(?:cuda:)?(\d+)", str(options.get("device_id", options.get("device", 0))))
-    return int(named[1]) if named else 0
 
 
 class TelemetrySampler:

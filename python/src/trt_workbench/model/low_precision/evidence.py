@@ -107,10 +107,6 @@ class SearchPoint(_Part):
         seen = "" if self.seen_loss is None else f", {self.seen_loss:.{digits}f} on the half used for calibration"
         return f"{self.value:.{digits}f}, loss {self.loss:.{digits}f}{ends}{seen}"
 
-    def is_near(self, bound: float) -> bool:
-        """Whether the mean loss of both halves is within a bound, as that of one half may be by chance."""
-        return self.mean_loss <= bound
-
     def keeps(self, bound: float) -> bool:
         """Whether the loss is within a bound on both halves of the data: on one half, that is often chance."""
         return self.loss <= bound and self.seen_loss is not None and self.seen_loss <= bound
@@ -154,10 +150,13 @@ class SearchEvidence(_Part):
     def words(self) -> str:
         """What the candidate that was taken scores, and what that can claim."""
         assert self.chosen is not None
-        chosen = self.chosen
+        chosen, digits = self.chosen, digits_for(self.bound)
         said = f"{self.figure} on {self.samples} held-out {self.unit}: {chosen.words(self.bound)}"
         if not chosen.keeps(self.bound):
-            said += f"; the mean of both is {chosen.mean_loss:.4f}, its standard error {chosen.loss_sd or 0:.4f}"
+            said += (
+                f"; the mean of both is {chosen.mean_loss:.{digits}f}, "
+                f"its standard error {chosen.loss_sd or 0:.{digits}f}"
+            )
         if chosen.loss_ci95 and not is_certain(chosen.loss_ci95, self.samples, self.bound):
             said += f"; too few {self.unit} to prove a loss of at most {self.bound:g}"
         return said
