@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -102,6 +103,21 @@ def chunks(_: Path) -> tuple[Any, Any, list[float]]:
     return {"actions": found}, {"actions": actions, "steps": steps}, by_hand
 
 
+def objects(_: Path) -> tuple[Any, Any, list[float]]:
+    scores, truth = GENERATOR.random((9, 12)), GENERATOR.integers(0, 2, (9, 12))
+    by_hand = [float(sum(a > 0.5 and b for a, b in zip(x, y, strict=True))) for x, y in zip(scores, truth, strict=True)]
+    return {"scores": scores}, truth, by_hand
+
+
+def test_the_example_of_a_fold_is_the_f1_of_all_samples(examples: Path) -> None:
+    outputs, truth, both = objects(examples)
+    score = OwnScore.loaded(f"{examples}/f1.py:f1", None)
+    found = score.of(outputs, [{"truth": one} for one in truth], [*"abcdefghi"], examples / "score.log", 0)
+    positives, hits = (outputs["scores"] > 0.5).sum(), sum(both)
+    precision, recall = hits / positives, hits / truth.sum()
+    assert found["folded"][0] == pytest.approx(2 * precision * recall / (precision + recall))
+
+
 @pytest.mark.parametrize(
     ("score", "better", "made"),
     [
@@ -110,6 +126,7 @@ def chunks(_: Path) -> tuple[Any, Any, list[float]]:
         ("retrieval.py:ndcg", "higher", queries),
         ("matching.py:matched", None, keypoints),
         ("policy.py:good_steps", None, chunks),
+        ("f1.py:f1", None, objects),
     ],
 )
 @pytest.mark.usefixtures("forked_python")
@@ -120,7 +137,8 @@ def test_examples_of_the_guide_give_what_a_loop_gives(
     names = [str(place) for place in range(len(by_hand))]
     loaded = OwnScore.loaded(f"{examples}/{score}", better)
     targets = targets if isinstance(targets, dict) else {"targets": targets}
-    found = loaded.of(outputs, targets, names, examples / "score.log")
+    rows = [{name: np.asarray(one[row]) for name, one in targets.items()} for row in range(len(names))]
+    found = loaded.of(outputs, rows, names, examples / "score.log", 0)
     assert found["own"] == pytest.approx(by_hand, abs=1e-12)
     assert found["worse"] == ("rises" if score.split(":")[1] in ("abs_rel", "cer") else "falls")
     assert np.std(by_hand) > 0
@@ -272,3 +290,37 @@ def test_a_loss_that_a_score_cannot_have_is_refused() -> None:
 @pytest.mark.parametrize("score", ["cosine", "top1", "perplexity", "wer"])
 def test_a_score_is_not_ignored_beside_the_embedded_data(score: str) -> None:
     held(stderr_of("decide", "shapes-classifier", "--score", score, "--limit", 2))
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_images_and_their_targets_are_lines(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model of no family: it finds the mean of the channels at each place."""
+    monkeypatch.chdir(examples)
+    nodes = "mean = ReduceMean<axes=[1], keepdims=0>(x) depth = Add(mean, one)"
+    text = f"g (float[n,3,8,8] x) => (float[n,8,8] depth) {{ {nodes} }}"
+    write_onnx(examples / "m.onnx", text, {"one": np.ones(1, np.float32)})
+    errors = []
+    for name in ("val", "train"):
+        rows = []
+        for place in range(32):
+            image = GENERATOR.integers(0, 256, (8, 8, 3), np.uint8)
+            truth = (image.mean(axis=2) / 255 + 1) * GENERATOR.uniform(0.9, 1.1, (8, 8))
+            cv2.imwrite(f"{name}{place}.png", image)
+            np.save(f"{name}{place}.npy", truth)
+            rows.append({"file_name": f"{name}{place}.png", "truth": f"{name}{place}.npy"})
+            errors += [np.mean(abs(image.mean(axis=2) / 255 + 1 - truth) / truth)] * (name == "val")
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = (
+        "--data",
+        "val.jsonl",
+        "--calibration",
+        "train.jsonl",
+        "--score",
+        "depth.py:abs_rel",
+        "--precisions",
+        "fp32,fp16",
+    )
+    said = stderr_of("decide", "m.onnx", *words, *ASKED)
+    assert "To prepare images, --normalize and --resize say enough." in said
+    found = json_of("decide", "m.onnx", *words, "--normalize", "none", "--resize", "stretch", *ASKED, code=1)
+    assert found["rows"][0]["score"]["value"] == pytest.approx(np.mean(errors), rel=1e-3)

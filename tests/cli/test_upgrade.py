@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from tests.conftest import DOUBLES
 from tests.docker import docker
@@ -82,6 +83,32 @@ def test_what_a_new_stack_breaks_is_found_and_reduced(stacks: Path, models: Path
     assert "Sigmoid gate" in page
     assert ">None<" not in page
     assert "ms before" not in page  # nothing was timed
+
+
+@pytest.mark.parametrize("worse", [False, True])
+def test_a_score_of_the_users_is_compared(stacks: Path, models: Path, *, worse: bool) -> None:
+    """What it prints goes to the side's own folder, by which the function knows where it runs."""
+    x = np.random.default_rng(5).standard_normal((400, 16), np.float32)
+    session = ort.InferenceSession(models / "gate.onnx")
+    truth = session.run(None, {"x": x})[0] + np.random.default_rng(6).standard_normal((400, 16)) / 50
+    np.savez(models / "data.npz", x=x, truth=truth)
+    (models / "s.py").write_text(
+        "import os\ndef mine(outputs, target):\n"
+        f"    worse = {worse} and '/after/' in os.readlink('/proc/self/fd/1')\n"
+        "    return abs(outputs['y'] - target).mean() + 0.05 * worse\n"
+    )
+    run = models / "run"
+    words = ("--data", models / "data.npz", "--score", models / "s.py:mine", "--better", "lower", "--max-loss", 0.02)
+    sides = ("--from", stacks / "old", "--to", stacks / "old")
+    result = trtw("upgrade", models / "gate.onnx", *sides, *_QUICK, *words, "--output", run)
+    (found,) = document(run)["models"]
+    assert not found["scored"]["reason"]
+    before, after = found["scored"]["before"], found["scored"]["after"]
+    assert (found["scored"]["name"], found["scored"]["images"]) == ("mine", 64)
+    assert before["value"] == pytest.approx(0.016, rel=0.1)
+    assert after["loss"] == pytest.approx(0.05 * worse)
+    assert (result.exit_code, found["outcome"]) == ((1, "lower score") if worse else (0, "safe"))
+    assert found["reasons"][0].startswith(f"mine {before['value']:.4f} before, {after['value']:.4f} after: loss ")
 
 
 def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:
@@ -277,6 +304,9 @@ def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkey
         ("plain.onnx", "--to", ".", "--backend", "nonsense"),
         ("plain.onnx", "--to", ".", "--builds", "3"),
         ("plain.onnx", "--to", ".", "--data", "nowhere"),
+        ("plain.onnx", "--to", ".", "--score", "s.py:mine"),
+        ("plain.onnx", "--to", ".", "--data", ".", "--score", "cosine"),
+        ("plain.onnx", "--to", ".", "--data", ".", "--score", "s.py:mine"),
     ],
 )
 def test_what_cannot_be_compared_is_said(models: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.in_app import json_of, stderr_of, trtw
 from tests.onnx_text import write_onnx
@@ -44,9 +45,13 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return root / "run", "".join(f"  {name}: {value}\n" for name, value in words.items()) + "  report: false\n"
 
 
-def gate(tmp_path: Path, text: str, code: int = 0) -> Any:
+def write_gate(tmp_path: Path, text: str) -> Path:
     (tmp_path / "gate.yaml").write_text(text)
-    return json_of("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run", code=code)
+    return tmp_path / "gate.yaml"
+
+
+def gate(tmp_path: Path, text: str, code: int = 0) -> Any:
+    return json_of("gate", write_gate(tmp_path, text), "--output", tmp_path / "run", code=code)
 
 
 def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str], tmp_path: Path) -> None:
@@ -171,8 +176,10 @@ def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("part", "limits"),
     [
-        ("score:", "at_least or baseline"),
-        ("score: {at_least: {}, max_loss: 0.1}", "at_least or baseline"),
+        ("score:", "at_least or at_most or baseline"),
+        ("score: {at_least: {}, max_loss: 0.1}", "at_least or at_most or baseline"),
+        ("score: {score: perplexity, data: a.txt}", "at_least or at_most"),
+        ("score: {score: perplexity, data: a.txt, precisions: fp32}", "at_least or at_most"),
         ("latency: {backends: ort-cpu}", "at_most_ms or baseline"),
         ("latency: {backends: ort-cpu, tolerance: 0.1}", "at_most_ms or baseline"),
     ],
@@ -183,6 +190,43 @@ def test_a_part_that_cannot_fail_is_refused(twice: Path, tmp_path: Path, part: s
     assert result.exit_code == 2
     assert f"it has no limit, so it cannot fail; give {limits}" in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_score_of_the_users_is_judged_by_its_limits_and_by_its_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    weights = {"w": generator.standard_normal((8, 8)).astype(np.float32)}
+    model = write_onnx(tmp_path / "m.onnx", "m (float[n,8] x) => (float[n,8] y) { y = MatMul(x, w) }", weights)
+    x = generator.standard_normal((64, 8)).astype(np.float32)
+    truth = x @ weights["w"] + generator.standard_normal((64, 8)) / 10
+    np.savez("data.npz", x=x, truth=truth)
+    error = np.abs(x @ weights["w"] - truth)
+    Path("s.py").write_text(
+        "import numpy as np\ndef mine(outputs, target):\n    error = np.abs(outputs['y'] - target)\n"
+        "    return {'error': error.mean(), 'near': (error < 0.1).mean()}\n"
+        "mine.better = {'error': 'lower', 'near': 'higher'}\n"
+    )
+    text = f"model: {model}\nscore:\n  score: s.py:mine\n  data: data.npz\n  backends: ort-cpu\n"
+    (check,) = gate(tmp_path, f"{text}  at_most: {{mine: {error.mean() + 1e-4}}}\n  at_least: {{near: 0.6}}")["checks"]
+    assert check["text"] == f"mine {error.mean():.4f} of fp32 on ort-cpu, 64 samples"
+    assert check["certain"]
+    beyond = f"{text}  at_most: {{mine: {error.mean() - 1e-4}}}\n  at_least: {{near: 0.9}}"
+    (check,) = gate(tmp_path, beyond, code=1)["checks"]
+    near = f"{(error < 0.1).mean():.4f}"
+    assert f"mine {error.mean():.4f} is above 0.0" in check["text"]
+    assert f"near {near} is below 0.9" in check["text"]
+    lower = f"{text}  precisions: fp32,int8\n  calibration: data.npz\n  max_loss: "
+    (check,) = gate(tmp_path, f"{lower}1.0")["checks"]
+    loss = re.search(r"of int8 on ort-cpu, loss (0\.\d{4}) \(", check["text"])
+    assert loss
+    assert float(loss[1]) > 0
+    (check,) = gate(tmp_path, f"{lower}{float(loss[1]) / 2}", code=1)["checks"]
+    assert f"int8 on ort-cpu: mine loses {loss[1]}, more than" in check["text"]
+    (check,) = gate(tmp_path, f"{text}  at_most: {{mistake: 1}}", code=2)["checks"]
+    assert check["text"] == "score.at_most: mistake has no value in this run; these have one: mine, near."
 
 
 def test_a_model_that_is_compared_with_itself_has_nothing_to_compare(twice: Path, tmp_path: Path) -> None:
@@ -224,6 +268,12 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
             "score: {at_least: {mAP50: 0.3}}",
             "score: at_least: there is no figure 'mAP50' of this model; did you mean",
         ),
+        ("score: {score: 's.py:f', data: x.npy, at_least: {f: 1}, baseline: .}", "score: baseline is of eval-coco"),
+        (
+            "score: {score: top2, data: x.npy, at_least: {top2: 1}}",
+            "score: score: there is no score 'top2'; did you mean top1?",
+        ),
+        ("score: {score: cosine, dta: x.npy, at_least: {cosine: 1}}", "score: There is no setting 'dta'; did you mean"),
         ("score: {family: yolo8}", "score: There is no detector family called 'yolo8' (from --family); did you mean"),
         ("score: {backend: ort_cpu}", "score: There is no backend called 'ort_cpu'; did you mean ort-cpu or ort-cuda?"),
         ("score: {batch: many}", "score: The setting batch is wrong"),

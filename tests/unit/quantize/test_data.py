@@ -1,5 +1,6 @@
 """Calibration data: which samples are taken, and which data are refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.texts import refused
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.data import calibration_data
+from trt_workbench.quantize.data import calibration_data, data_hash
 from trt_workbench.quantize.settings import CalibrationSettings
 
 GENERATOR = np.random.default_rng(0)
@@ -179,3 +180,77 @@ def test_noise_for_images_beyond_the_memory_is_refused(tmp_path: Path) -> None:
     asked = settings("random", family="yolov10", imgsz=(2**31 - 32, 2**31 - 32))
     with refused(UsageProblem):
         calibration_data(Model.open(path), asked)
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_lines_are_the_samples_and_targets_that_they_name(model: Path, tmp_path: Path) -> None:
+    rows = GENERATOR.standard_normal((10, 4)).astype(np.float32)
+    masks = GENERATOR.integers(0, 2**16, (10, 3, 5), np.uint16)
+    for place, (row, mask) in enumerate(zip(rows, masks, strict=True)):
+        np.save(tmp_path / f"{place}.npy", row)
+        cv2.imwrite(str(tmp_path / f"{place}.png"), mask)
+    made = [
+        {
+            "x": f"{place}.npy" if place % 2 else row.tolist(),
+            "mask": f"{place}.png",
+            "text": f"word {place}",
+            "n": place,
+        }
+        for place, row in enumerate(rows)
+    ]
+    data = calibration_data(Model.open(model), settings(lines(tmp_path / "a.jsonl", *made)))
+    assert np.array_equal([one["x"] for one in data.read()], rows)
+    targets = data.targets(None)
+    assert all(np.array_equal(one["mask"], mask) for one, mask in zip(targets, masks, strict=True))
+    assert [(str(one["text"]), int(one["n"])) for one in targets] == [(f"word {at}", at) for at in range(10)]
+    before = data_hash(model, settings(tmp_path / "a.jsonl"))
+    cv2.imwrite(str(tmp_path / "3.png"), masks[4])
+    assert data_hash(model, settings(tmp_path / "a.jsonl")) != before
+
+
+@pytest.mark.parametrize("family", [{}, {"normalize": "imagenet", "resize": "stretch", "channel_order": "bgr"}])
+def test_images_of_lines_are_prepared_as_for_inference(tmp_path: Path, family: dict[str, str]) -> None:
+    """Those of a model of no known family as the user says."""
+    text = "g (float[n,3,8,16] x) => (float[n,8,16] y) { y = ReduceMean<axes=[1], keepdims=0>(x) }"
+    path = write_onnx(tmp_path / "m.onnx", text) if family else embedded_model()
+    folder, model = images(tmp_path / "i", 8), Model.open(path)
+    data = lines(folder / "a.jsonl", *({"file_name": f"{place}.png", "target": place} for place in range(8)))
+    found = [next(iter(one.values())) for one in calibration_data(model, settings(data, **family)).read()]
+    assert len(found) == 8
+    if not family:
+        alone = calibration_data(model, settings(folder))
+        assert all(np.array_equal(*pair) for pair in zip(found, (one["images"] for one in alone.read()), strict=True))
+        return
+    pixels = cv2.resize(cv2.imread(str(folder / "3.png")), (16, 8), interpolation=cv2.INTER_LINEAR) / 255
+    mean, std = np.array([0.406, 0.456, 0.485]), np.array([0.225, 0.224, 0.229])
+    assert found[3] == pytest.approx(((pixels - mean) / std).transpose(2, 0, 1), abs=0.02)
+    with refused(UsageProblem):
+        calibration_data(model, settings(data, normalize="imagenet"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"x": "absent.npy", "t": 1},
+        {"y": [1, 2, 3, 4], "t": 1},
+        {"x": [1, 2, 3], "t": 1},
+        {"x": "text", "t": 1},
+        {"x": [1, 2, 3, 4]},
+        {"x": [1, 2, 3, 4], "other": 1},
+        {"x": [1, 2, 3, 4], "t": [1, [2, 3]]},
+        {"x": [1, 2, 3, 4], "t": "broken.png"},
+        {"x": [1e999, 2, 3, 4], "t": 1},
+        [1, 2],
+    ],
+)
+def test_a_line_that_does_not_fit_is_named(model: Path, tmp_path: Path, line: Any) -> None:
+    (tmp_path / "broken.png").write_text("no image")
+    rows = [{"x": [1, 2, 3, 4], "t": 1}] * 8
+    with refused(UsageProblem):
+        data = calibration_data(Model.open(model), settings(lines(tmp_path / "a.jsonl", *rows, line)))
+        list(data.read())
+        data.targets(None)

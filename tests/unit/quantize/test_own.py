@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from tests.texts import refused
 
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import extension_packages
+from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.quantize import own
+from trt_workbench.quantize.figures import SampleScores, array_scores
 from trt_workbench.quantize.own import OwnScore
 from trt_workbench.quantize.settings import own_score, score_named
 
@@ -20,16 +23,19 @@ RIGHT = GENERATOR.standard_normal((9, 4)).astype(np.float32)
 OUTPUTS = {"y": RIGHT + np.float32(0.01) * GENERATOR.standard_normal((9, 4)).astype(np.float32)}
 
 
-def written(folder: Path, body: str, head: str = "") -> str:
+def written(folder: Path, body: str, head: str = "", tail: str = "") -> str:
     """A file with the function `mine`, whose first line is `body`."""
     path = folder / "mine.py"
-    path.write_text(f"import numpy as np\n{head}\ndef mine(outputs, target):\n    {body}\nmine.better = 'lower'\n")
+    text = f"import numpy as np\n{head}\ndef mine(outputs, target):\n    {body}\nmine.better = 'lower'\n{tail}\n"
+    path.write_text(text)
     return f"{path}:mine"
 
 
 def scored(score: str, folder: Path, **targets: Any) -> dict[str, Any]:
     loaded = OwnScore.loaded(score, None)
-    return loaded.of(OUTPUTS, targets or {"t": RIGHT}, NAMES, folder / "score.log")
+    named = targets or {"t": RIGHT}
+    rows = [{name: np.asarray(one[row]) for name, one in named.items()} for row in range(9)]
+    return loaded.of(OUTPUTS, rows, NAMES, folder / "score.log", 0)
 
 
 def test_values_and_guesses_are_those_of_a_loop(tmp_path: Path) -> None:
@@ -40,6 +46,52 @@ def test_values_and_guesses_are_those_of_a_loop(tmp_path: Path) -> None:
                ([mean] * 9, np.roll(OUTPUTS["y"], -1, axis=0))]  # fmt: skip
     assert found["guessed"] == pytest.approx(min(guesses, key=np.mean))
     assert found["worse"] == "rises"
+
+
+def test_several_numbers_are_the_score_and_others(tmp_path: Path) -> None:
+    body = "return {'error': np.abs(outputs['y'] - target).mean(), 'near': (outputs['y'] > target).mean()}"
+    score = written(tmp_path, body, tail="mine.better = {'error': 'lower', 'near': 'higher'}")
+    found = scored(score, tmp_path)
+    alone = scored(written(tmp_path, "return np.abs(outputs['y'] - target).mean()"), tmp_path)
+    assert (found["own"], found["guessed"]) == (alone["own"], alone["guessed"])
+    assert found["others"] == {"near": [float((y > t).mean()) for y, t in zip(OUTPUTS["y"], RIGHT, strict=True)]}
+    assert (found["worse"], found["others_worse"]) == ("rises", {"near": "falls"})
+    with refused(UsageProblem):
+        scored(written(tmp_path, body, tail="mine.better = {'error': 'lower'}"), tmp_path)
+
+
+def test_a_fold_makes_the_score_of_all_samples_and_of_each_resample(tmp_path: Path) -> None:
+    """Precision: true ones of all found ones, which is not the mean of the samples' precisions."""
+    body = "return {'true': (outputs['y'] * target > 0)[: len(target)].sum(), 'found': (outputs['y'] > -1).sum()}"
+    score = written(tmp_path, body, tail="mine.fold = lambda given: given['true'].sum() / given['found'].sum()")
+    found = scored(score, tmp_path)
+    true = [(y * t > 0).sum() for y, t in zip(OUTPUTS["y"], RIGHT, strict=True)]
+    every = [(y > -1).sum() for y in OUTPUTS["y"]]
+    whole, *drawn = found["folded"]
+    assert whole == sum(true) / sum(every)
+    assert drawn == pytest.approx([(each @ true) / (each @ every) for each in draw_counts(9, 0)])
+    assert np.std(drawn) > 0
+    assert len(found["guess_folded"]) == len(found["folded"])
+    assert found["others"] == {}
+
+
+@pytest.mark.parametrize("fold", ["1 / 0", "float('nan')", "given", "'text'"])
+def test_what_a_fold_does_wrong_is_a_sentence(tmp_path: Path, fold: str) -> None:
+    score = written(tmp_path, "return 1.0", tail=f"mine.fold = lambda given: {fold}")
+    with refused(UsageProblem):
+        scored(score, tmp_path)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
+def test_an_interval_is_in_the_unit_of_the_score(tmp_path: Path, unit: float) -> None:
+    """Also where no sample differs: what one may lose that is not among them has no other scale than the score's."""
+    score = written(tmp_path, f"return {unit} * np.abs(outputs['y'] - target).mean()")
+    fields = scored(score, tmp_path)
+    write_json(tmp_path / "samples.json", SampleScores(names=NAMES, **fields))
+    made = array_scores(tmp_path, score, 0)
+    low, high = made.against(made.__class__(**vars(made))).loss_ci95 or (0, 0)
+    guess = abs(np.mean(fields["guessed"]) - np.mean(fields["own"]))
+    assert -low == high == pytest.approx(guess * 3.8416 / 9, rel=0.1)
 
 
 def test_targets_of_several_names_are_a_dict(tmp_path: Path) -> None:
@@ -54,7 +106,9 @@ def test_targets_of_several_names_are_a_dict(tmp_path: Path) -> None:
         "return float('nan')",
         "return 'text'",
         "return outputs['y']",
-        "return {'a': 1.0}",
+        "return {}",
+        "return {'a': 'text'}",
+        "return {str(int(target[0] > 0)): 1.0}",
         "return None",
         "return 1 / 0",
         "raise SystemExit(3)",

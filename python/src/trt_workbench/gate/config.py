@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from trt_workbench.core.documents import Open, Strict
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
 
@@ -31,18 +33,53 @@ class VerifyPart(_Part):
 
 
 class ScorePart(_Part):
-    """Settings of `eval-coco`, and limits.
+    """Settings of `eval-coco`, or with `score` those of `decide` (of fp32 alone, unless it names others), and limits.
 
     Attributes:
-        at_least: lowest value of figures by name, such as AP; above 0, which no score can be below.
+        at_least: lowest value of figures by name, such as AP.
+        at_most: highest value of figures by name, such as perplexity.
         baseline: run directory of an earlier eval-coco, or its metrics.json.
-        max_loss: largest loss of the main figure against the baseline.
+        max_loss: largest loss of the main figure, against the baseline, or with `score` against fp32 of the same run.
     """
 
-    at_least: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    at_least: dict[str, float] = Field(default_factory=dict)
+    at_most: dict[str, float] = Field(default_factory=dict)
     baseline: Path | None = None
-    limits: ClassVar[tuple[str, ...]] = ("at_least", "baseline")
-    max_loss: Annotated[float, Field(ge=0, lt=1)] = 0.005
+    max_loss: Annotated[float, Field(ge=0)] = 0.005
+    limits: ClassVar[tuple[str, ...]] = ("at_least", "at_most", "baseline")
+
+    @model_validator(mode="after")
+    def _can_fail(self) -> ScorePart:
+        if not self.is_decided and (self.max_loss >= 1 or any(least <= 0 for least in self.at_least.values())):
+            raise ValueError("no score of eval-coco loses 1 or is below 0; give max_loss below 1, at_least above 0")
+        return self
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether `decide` scores it."""
+        return "score" in self.settings
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the command by name."""
+        given = super().settings
+        alone = {"precisions": ("fp32",), "repetitions": 0, "search": False, "max_loss": self.max_loss}
+        return {**alone, **given} if "score" in given else given
+
+    def beyond(self, figures: Mapping[str, float]) -> list[str]:
+        """Return the limits that figures are beyond, in sentences. Raises UsageProblem where one of them is absent."""
+        limits = [("at_least", one) for one in self.at_least.items()] + [
+            ("at_most", one) for one in self.at_most.items()
+        ]
+        found = []
+        for limit, (name, bound) in limits:
+            if name not in figures:
+                raise UsageProblem(
+                    f"score.{limit}: {name} has no value in this run; these have one: {', '.join(figures)}."
+                )
+            if figures[name] < bound if limit == "at_least" else figures[name] > bound:
+                found.append(f"{name} {figures[name]:.4f} is {'below' if limit == 'at_least' else 'above'} {bound}")
+        return found
 
 
 class LatencyPart(_Part):

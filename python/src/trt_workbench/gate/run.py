@@ -22,6 +22,7 @@ from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.precision import check_any
 from trt_workbench.core.statistics.comparison import median_interval
+from trt_workbench.decide import BASELINE, Decision, decide
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
@@ -59,7 +60,8 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
     if config.verify:
         parts["verify"] = partial(_verified, config.model, config.verify)
     if config.score:
-        parts["score"] = partial(_scored, config.model, config.score)
+        score = _decided if config.score.is_decided else _scored
+        parts["score"] = partial(score, config.model, config.score)
     if config.latency:
         parts["latency"] = partial(_timed, config.model, config.latency)
     checks = []
@@ -75,7 +77,7 @@ def _require_usable(config: GateConfig) -> None:
     """Raise UsageProblem for what would end a check, before the checks before it have taken minutes."""
     parts: tuple[tuple[str, Any, Callable[..., Any], Any], ...] = (
         ("verify", config.verify, verify, config.model),
-        ("score", config.score, eval_coco, config.model),
+        ("score", config.score, decide if config.score and config.score.is_decided else eval_coco, config.model),
         ("latency", config.latency, bench, str(config.model)),
     )
     for name, part, command, model in parts:
@@ -84,7 +86,12 @@ def _require_usable(config: GateConfig) -> None:
         try:
             settings = settings_of(command, model, more=type(part).model_fields, given=part.settings)
             _require_names(settings)
-            if isinstance(part, ScorePart):
+            limits = part.limits
+            if isinstance(part, ScorePart) and part.is_decided:
+                if part.baseline:
+                    raise UsageProblem("baseline is of eval-coco; with `score` the loss is against fp32 of this run.")
+                limits = () if {*settings["precisions"]} - {BASELINE} else limits[:2]
+            elif isinstance(part, ScorePart):
                 _require_figures(part, settings)
             if isinstance(part, LatencyPart):
                 _require_points(settings)
@@ -92,15 +99,15 @@ def _require_usable(config: GateConfig) -> None:
                 if not baseline.exists():
                     raise UsageProblem(f"baseline does not exist: {baseline}")
                 (_read_baseline if isinstance(part, ScorePart) else read_bench_run)(baseline)
-            if part.limits and not any(getattr(part, limit) for limit in part.limits):
-                raise UsageProblem(f"it has no limit, so it cannot fail; give {' or '.join(part.limits)}.")
+            if limits and not any(getattr(part, limit) for limit in limits):
+                raise UsageProblem(f"it has no limit, so it cannot fail; give {' or '.join(limits)}.")
         except UsageProblem as error:
             raise UsageProblem(f"{name}: {error}") from error
 
 
 def _require_names(settings: Mapping[str, Any]) -> None:
     """Raise UsageProblem for a name that there is not; a backend that cannot serve fails its check alone."""
-    for backend in (settings.get("backend", AUTO), *settings.get("backends", ())):
+    for backend in (settings.get("backend", AUTO), *(settings.get("backends") or ())):
         if backend != AUTO:
             check_name(backend)
     if precision := settings.get("precision"):
@@ -123,9 +130,10 @@ def _require_figures(part: ScorePart, settings: Mapping[str, Any]) -> None:
     with suppress(WorkbenchError):  # a model that says its task only once it is loaded, or that eval-coco refuses
         family = family_of(Model.open(settings["file"]), Preparation(family=settings.get("family")))
         known = figure_names(task_of(family.task))
-    for name in part.at_least:
-        if name not in known:
-            raise UsageProblem(f"at_least: there is no figure {name!r} of this model; {did_you_mean(name, known)}")
+    for limit in ("at_least", "at_most"):
+        for name in getattr(part, limit):
+            if name not in known:
+                raise UsageProblem(f"{limit}: there is no figure {name!r} of this model; {did_you_mean(name, known)}")
 
 
 def _checked(name: CheckName, check: Callable[[Path], CheckResult], folder: Path) -> GateCheck:
@@ -169,8 +177,7 @@ def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
         return CheckResult(str(done.failure), done.failure)
     main = task_of(done.document["model"]["task"]).decided_by
     score = _figure(done.document, main, "score")
-    below = {name: (_figure(done.document, name, "score.at_least"), least) for name, least in part.at_least.items()}
-    problems = [f"{name} {value:.4f} is below {least}" for name, (value, least) in below.items() if value < least]
+    problems = part.beyond(_figures(done.document))
     own = coco_scores(done.directory, done.document["settings"].get("seed", 0))
     alone = own.against(None)
     within = f", 95 % interval {alone.ci95[0]:.4f} to {alone.ci95[1]:.4f}" if alone.ci95 else ""
@@ -207,11 +214,39 @@ def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore
 
 
 def _figure(found: CocoMetrics, name: str, place: str) -> float:
+    figures = _figures(found)
+    if name not in figures:
+        raise UsageProblem(f"{place}: {name} has no value in this run; these have one: {', '.join(figures)}.")
+    return figures[name]
+
+
+def _figures(found: CocoMetrics) -> dict[str, float]:
     figures: dict[str, Any] = dict(found)
-    if not isinstance(figures.get(name), float):
-        known = ", ".join(key for key in figure_names() if isinstance(figures.get(key), float))
-        raise UsageProblem(f"{place}: {name} has no value in this run; these have one: {known}.")
-    return float(figures[name])
+    return {name: figures[name] for name in figure_names() if isinstance(figures.get(name), float)}
+
+
+def _decided(model: Path, part: ScorePart, place: Path) -> CheckResult:
+    done: Finished[Decision] = call_command(
+        decide, lambda run: read_document(run / "decision.json", Decision), model, output=place, **part.settings
+    )
+    found, problems, texts, certain = done.document, list[str](), list[str](), True
+    for row in found.rows:
+        if row.score is None:
+            problems.append(f"{row.label}: {row.state}, {row.reason}")
+            continue
+        figures = {found.figure: row.score, **row.score.others}
+        problems += [f"{row.label}: {one}" for one in part.beyond({name: one.value for name, one in figures.items()})]
+        text = f"{found.figure} {row.score.value:.4f} of {row.label}"
+        if told := row.score.as_good_as_guessing:
+            problems.append(f"{text} is {told}")
+        if row.precision != BASELINE:
+            ends = row.score.loss_ci95
+            text += f", loss {row.score.loss:.4f}" + (f" ({ends[0]:.4f} to {ends[1]:.4f})" if ends else "")
+            certain = certain and row.keeps([found.figure], part.max_loss) != "not shown"
+            if not row.meets:
+                problems.append(f"{row.label}: {found.figure} loses {row.score.loss:.4f}, more than {part.max_loss}")
+        texts.append(text)
+    return _judged(problems, f"{'; '.join(texts)}, {found.samples} {found.unit}", certain=certain)
 
 
 def _baseline(place: Path, found: CocoMetrics) -> CocoMetrics:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measure.inputs import random_inputs, usual_shapes
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
-from trt_workbench.core.array_files import count_rows
+from trt_workbench.core.array_files import count_rows, is_array, load_arrays
 from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import read_lines
 from trt_workbench.core.elements import errors, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.image_files import is_image
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.memory import require_room
-from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample
+from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, hash_data
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.settings import FEWEST_SAMPLES, CalibrationSettings
 from trt_workbench.stream import CALIBRATION_CODE, CODE, Spoken, spoken_by
-from trt_workbench.vision import calibration_images, family_of, hash_images
+from trt_workbench.vision import ImageFiles, calibration_images, family_of, hash_images
 
 Sample = Mapping[str, NDArray[Any]]
 Half = Literal[0, 1]
@@ -37,15 +40,20 @@ HALVES: tuple[Half, Half] = (0, 1)
 # Of noise: more samples add no information.
 _RANDOM_SAMPLES = 16
 _TEXT = (".txt",)
+_LINES, _IMAGE = ".jsonl", "file_name"  # as in ImageFolder's metadata.jsonl of Hugging Face's datasets
+_LINE = 'a line is {"file_name": "a.jpg", "target": 3}, or has the inputs by name'
 # What a dimension is called that is the batch.
 _LETTERS = ("N", "n", "B", "b", "bs")
 # Arrays are checked before the run, which takes minutes.
 _LOOKED_AT = 8
 
 
-def _no_targets(annotations: Path | None) -> dict[str, NDArray[Any]]:
+def _no_targets(annotations: Path | None) -> list[Sample]:
     """Raise UsageProblem: the samples are no arrays, next to which others could lie."""
-    raise UsageProblem(f"A function as --score takes .npy or .npz files, not other data: {annotations or '--data'}")
+    raise UsageProblem(
+        "A function as --score takes .npy or .npz files, or JSON Lines with the samples and their targets "
+        f"(docs/guides/own-score.md), not other data: {annotations or '--data'}"
+    )
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,8 @@ class CalibrationData:
         read: yields the samples by input, without the batch dimension, in the order of `names`.
         whole: whether a sample is a call with its batch dimension instead, of its own shape.
         notes: returns what the user should know about the samples read so far, in sentences.
-        targets: returns the targets of the samples, [samples, ...] by name: the arrays in files of their own, or those
-            next to the inputs that are none.
+        targets: returns the targets of each sample by name: the arrays in files of their own, or what stands next to
+            the inputs and is none.
     """
 
     names: tuple[str, ...]
@@ -71,7 +79,7 @@ class CalibrationData:
     read: Callable[[], Iterator[Sample]]
     notes: Callable[[], list[str]] = list
     whole: bool = False
-    targets: Callable[[Path | None], dict[str, NDArray[Any]]] = _no_targets
+    targets: Callable[[Path | None], list[Sample]] = _no_targets
 
 
 @dataclass(frozen=True)
@@ -167,6 +175,8 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     path = Path(settings.calibration)
     if is_text_file(path):
         return _text(model, path, inputs, settings, half)
+    if path.suffix == _LINES:
+        return _lines(model, path, inputs, settings, half)
     images = calibration_images(model, path, settings)
     if images is None:
         return _arrays(model, path, inputs, settings, half)
@@ -228,6 +238,8 @@ def data_hash(model: Path, settings: CalibrationSettings) -> str:
         return spoken.sha256
     if calibration is None or calibration == RANDOM or not data.exists():
         return str(calibration)  # `calibration_data` says what is wrong with it
+    if data.suffix == _LINES:
+        return hash_data(data, [data, *_files_of(data, read_lines(data, dict[str, Any]))])
     return hash_images(data)
 
 
@@ -258,7 +270,7 @@ def _arrays(
                 check_sample(file, sample[tensor.name], tensor)
             yield sample
 
-    def targets(annotations: Path | None) -> dict[str, NDArray[Any]]:
+    def targets(annotations: Path | None) -> list[Sample]:
         own = _rows(annotations) if annotations else places
         if len(own) != len(places):
             raise UsageProblem(f"There are {counted(len(own), 'target')} for {len(places)} samples: {annotations}")
@@ -272,7 +284,7 @@ def _arrays(
             raise UsageProblem(
                 f"No targets for --score: pass them with --annotations, or add their array to the file: {path}"
             )
-        return {name: np.stack([row[name] for row in found]) for name in found[0]}
+        return found
 
     _check_values(model, settings, read, path)
     labels = tuple("{} row {}".format(*places[one]) for one in chosen)
@@ -294,6 +306,66 @@ def _rows_of(
         if file != opened:
             opened, found = file, columns(file)
         yield (file, row), {name: column[row] for name, column in found.items()}
+
+
+def _lines(
+    model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+) -> CalibrationData:
+    lines: list[dict[str, Any]] = read_lines(path, dict[str, Any], _LINE)
+    chosen = drawn(len(lines), settings, path, half)
+    if absent := next((file for file in _files_of(path, lines) if not file.is_file()), None):
+        raise UsageProblem(f"A file that a line names does not exist: {absent}, of {path}")
+    files = tuple(path.parent / str(line[_IMAGE]) for line in lines if _IMAGE in line)
+    images = calibration_images(model, ImageFiles(files), settings) if files else None
+
+    def read() -> Iterator[Sample]:
+        for place in chosen:
+            line, where = lines[place], f"{path}:{place + 1}"
+            sample = dict(images.read(path.parent / str(line[_IMAGE]))) if images and _IMAGE in line else {}
+            for tensor in inputs:
+                if tensor.name in line:
+                    sample[tensor.name] = _value(line[tensor.name], path.parent, where, tensor.dtype)
+                if tensor.name not in sample:
+                    raise UsageProblem(f"The line has no input {tensor.name}; {_LINE}: {where}")
+                check_sample(Path(where), sample[tensor.name], tensor)
+            yield sample
+
+    def targets(annotations: Path | None) -> list[Sample]:
+        if annotations:
+            raise UsageProblem(f"The targets of JSON Lines stand in the lines; remove --annotations {annotations}")
+        known, found = {_IMAGE, *(tensor.name for tensor in inputs)}, list[Sample]()
+        for place in chosen:
+            line, where = lines[place], f"{path}:{place + 1}"
+            found.append({name: _value(one, path.parent, where) for name, one in line.items() if name not in known})
+            if not found[0] or found[-1].keys() != found[0].keys():
+                raise UsageProblem(f"The line has no target, or others than the first; {_LINE}: {where}")
+        return found
+
+    labels = tuple(str(lines[one].get(_IMAGE, f"{path} line {one + 1}")) for one in chosen)
+    words, notes = (images.description, images.notes) if images else ("arrays", list)
+    return CalibrationData(labels, len(lines), words, False, read, notes, targets=targets)
+
+
+def _files_of(path: Path, lines: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
+    """Yield the files that lines name, each beside the file of the lines."""
+    return (path.parent / value for line in lines for value in line.values() if _names_a_file(value))
+
+
+def _names_a_file(value: Any) -> bool:
+    return isinstance(value, str) and (is_array(value) or is_image(value))
+
+
+def _value(given: Any, folder: Path, where: str, dtype: str | None = None) -> NDArray[Any]:
+    """Return a value of a line: the array or the pixels of the file that it names, else of JSON in a type."""
+    try:
+        if not _names_a_file(given):
+            return np.asarray(given, dtype)
+        if is_array(given):
+            return next(iter(load_arrays(folder / given).values()))
+        with Image.open(folder / given) as image:
+            return np.asarray(image)
+    except (OSError, ValueError, TypeError, OverflowError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UsageProblem(f"{given!s:.60} cannot be read ({error}): {where}") from error
 
 
 def _check_values(

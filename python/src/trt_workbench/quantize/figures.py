@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -54,8 +55,12 @@ class SampleScores(Strict):
         guesses: cosine and top1 of the baseline's mean outputs for every sample, or of those of another sample, the
             better of both: a score hardly better decides nothing. Empty of one sample, and in earlier releases.
         call_ms: median time of a call, milliseconds; None of earlier releases.
-        own: what a function of the user's gives.
+        own: what a function of the user's gives, the first of several numbers.
+        others: the others by name; empty where they are folded.
+        others_worse: how these become worse.
+        folded: what the function's `fold` makes of all samples, then of each resample; empty where the mean counts.
         guessed: what it gives of a guess, the better one of both, by sample.
+        guess_folded: of the guess, as `folded`.
         worse: how `own` becomes worse.
         key: hashes of the function's file and of the targets.
     """
@@ -72,7 +77,11 @@ class SampleScores(Strict):
     guesses: dict[str, FiniteFloat] = Field(default_factory=dict)
     call_ms: FiniteFloat | None = None
     own: tuple[FiniteFloat, ...] = ()
+    others: dict[str, tuple[FiniteFloat, ...]] = Field(default_factory=dict)
+    others_worse: dict[str, Literal["falls", "rises"]] = Field(default_factory=dict)
+    folded: tuple[FiniteFloat, ...] = ()
     guessed: tuple[FiniteFloat, ...] = ()
+    guess_folded: tuple[FiniteFloat, ...] = ()
     worse: Literal["falls", "rises"] = "falls"
     key: str = ""
 
@@ -95,7 +104,7 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
     data = calibration_data(
         Model.open(Path(request["source"])), CalibrationSettings(**{**asked, **paths}), request["half"]
     )
-    targets = data.targets(request["annotations"] and Path(request["annotations"])) if own else {}
+    targets = data.targets(request["annotations"] and Path(request["annotations"])) if own else []
     model, folder = Path(request["model"]), Path(request["folder"])
     baseline = request["baseline"] and Path(request["baseline"])
     if baseline is None:
@@ -129,8 +138,11 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         save_arrays(folder / _OUTPUTS, outputs)
     more: dict[str, Any] = {"call_ms": call_ms}
     if own:
-        known = None if baseline is None else read_document(baseline / _SAMPLES, SampleScores).guessed
-        more |= OwnScore(**own).of(outputs, targets, data.names, folder / "score.log", known)
+        guessed = None
+        if baseline:
+            known = read_document(baseline / _SAMPLES, SampleScores)
+            guessed = {"guessed": known.guessed, "guess_folded": known.guess_folded}
+        more |= OwnScore(**own).of(outputs, targets, data.names, folder / "score.log", asked["seed"], guessed)
     else:
         ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
         more |= _compared(outputs, expected or outputs, np.concatenate(ids) if ids else None)
@@ -158,12 +170,14 @@ def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
     if figure == "cosine":  # which does not see a wrong scale
         values = _with_scale(values, np.asarray(found.relative_l2))
     counts = draw_counts(count, seed)
-    drawn, ends, guess = counts @ values / count, None, found.guesses.get(figure)
-    if own and found.guessed:
-        guess, gain = float(np.mean(found.guessed)), np.asarray(found.guessed) - values
-        ends = loss_interval(float(np.mean(gain)), counts @ gain / count, count, seed)
-    return ResampledScore(
-        value=float(np.mean(values)) if own or figure == "cosine" else means[figure],
+    (value, drawn), ends, guess = _folded(found.folded, values, counts), None, found.guesses.get(figure)
+    whole = 1.0
+    if own and found.guessed:  # in whichever unit: who loses all is as bad as a guess
+        guess, guess_drawn = _folded(found.guess_folded, np.asarray(found.guessed), counts)
+        whole = abs(guess - value) or whole
+        ends = loss_interval(guess - value, guess_drawn - drawn, count, seed, whole)
+    made = ResampledScore(
+        value=value if own or figure == "cosine" else means[figure],
         resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
         samples="\n".join([*found.names, found.key]),
         count=count,
@@ -174,7 +188,22 @@ def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
         call_ms=found.call_ms,
         guess=found.words or None if figure == "perplexity" else guess,
         beats_guess=None if ends is None else (ends[1] < 0 if found.worse == "falls" else ends[0] > 0),
+        whole=whole,
     )
+    others = {}
+    for name, worse in found.others_worse.items():
+        values = np.asarray(found.others[name])
+        value, drawn = _folded((), values, counts)
+        plain = replace(made, guess=None, beats_guess=None, whole=float(np.ptp(values)) or 1.0)
+        others[name] = replace(plain, value=value, resampled=drawn, worse=worse)
+    return replace(made, others=others)
+
+
+def _folded(
+    folded: Sequence[float], values: NDArray[Any], counts: NDArray[np.int32]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the score of all samples and of the resamples: what was folded, or else the means of the values."""
+    return (folded[0], np.array(folded[1:])) if folded else (float(np.mean(values)), counts @ values / len(values))
 
 
 def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[Outputs, float]:

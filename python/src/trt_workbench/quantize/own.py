@@ -21,6 +21,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import SCORES, extensions
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays, hash_file
+from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -33,7 +34,7 @@ class Judge:
     """What runs in the worker."""
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Load the function, and what it is called with; return which values it says are better, and its file's hash.
+        """Load the function, and what it is called with; return fields of `OwnScore`.
 
         Raises:
             UsageProblem: there is no such function, or loading it fails.
@@ -51,30 +52,59 @@ class Judge:
         if not callable(self._function):
             raise UsageProblem(f"it has no function {name}")
         file = place if place.endswith(".py") else getattr(sys.modules.get(self._function.__module__), "__file__", None)
-        self._arrays = [load_arrays(Path(one)) for one in request["arrays"]]
+        self._outputs, targets = map(load_arrays, map(Path, request["arrays"])) if request["arrays"] else ({}, {})
+        self._targets: dict[str, dict[str, Any]] = {}
+        for place, one in targets.items():
+            row, _, name = place.partition("/")
+            self._targets.setdefault(row, {})[name] = one[()]
         sys.addaudithook(_refuse_fork)
-        return {"better": getattr(self._function, "better", None), "sha256": hash_file(Path(file)) if file else ""}
+        found = {"better": getattr(self._function, "better", None), "sha256": hash_file(Path(file)) if file else ""}
+        return found | {"folds": callable(getattr(self._function, "fold", None))}
 
     def score(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the score of a row of the outputs and one of the targets, numbers in `rows`.
+        """Return the numbers, by name, of a row of the outputs and one of the targets, whose numbers are in `rows`.
 
         Raises:
             UsageProblem: the function raises, or returns no finite number.
         """
-        outputs, target = (
-            {name: array[row].copy() for name, array in arrays.items()}  # which it may change
-            for arrays, row in zip(self._arrays, request["rows"], strict=True)
-        )
+        row, target = request["rows"]
+        outputs = {name: array[row].copy() for name, array in self._outputs.items()}  # which it may change
+        wanted = {name: one.copy() for name, one in self._targets[str(target)].items()}
         with _as_problem("it raised an error"):
-            found = self._function(outputs, target if len(target) > 1 else next(iter(target.values())))
-            value = np.asarray(found)
-        if value.shape or value.dtype.kind not in "biuf" or not np.isfinite(value):
-            what = f"an array of shape {list(value.shape)}" if value.shape else repr(found)
-            raise UsageProblem(f"it returned {what:.80}, and a score is one finite number")
-        return {"value": float(value)}
+            found = self._function(outputs, _alone(wanted))
+            named = found if isinstance(found, Mapping) and found else {"": found}
+            return {"values": {str(name): _number("it returned", value) for name, value in named.items()}}
+
+    def fold(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the score of all samples, then of each resample by `seed`, given the `values` of each by name.
+
+        Raises:
+            UsageProblem: the function's `fold` raises, or returns no finite number.
+        """
+        values = {name: np.array([one[name] for one in request["values"]]) for name in request["values"][0]}
+        count, drawn = len(request["values"]), []
+        for counts in (np.ones(count, np.int32), *draw_counts(count, request["seed"])):
+            places = np.repeat(np.arange(count), counts)
+            with _as_problem("its fold raised an error"):
+                taken = {name: one[places] for name, one in values.items()}
+                drawn.append(_number("its fold returned", self._function.fold(_alone(taken))))
+        return {"drawn": drawn}
 
 
 TARGET = f"{Judge.__module__}:{Judge.__name__}"
+
+
+def _alone(named: Mapping[str, Any]) -> Any:
+    """Return the one value there is, or several by name."""
+    return named if len(named) > 1 else next(iter(named.values()))
+
+
+def _number(what: str, found: Any) -> float:
+    value = np.asarray(found)
+    if value.shape or value.dtype.kind not in "biuf" or not np.isfinite(value):
+        said = f"an array of shape {list(value.shape)}" if value.shape else repr(found)
+        raise UsageProblem(f"{what} {said:.80}, and a score is one finite number, or several by name")
+    return float(value)
 
 
 def _refuse_fork(event: str, _: object) -> None:
@@ -87,6 +117,8 @@ def _as_problem(what: str) -> Iterator[None]:
     """Raise what the user's code raises as UsageProblem, with the line of it."""
     try:
         yield
+    except UsageProblem:
+        raise
     except (Exception, SystemExit) as error:
         frames = (one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__)
         at = next((f", line {one.lineno} of {one.filename}" for one in frames if Path(one.filename).is_file()), "")
@@ -99,13 +131,15 @@ class OwnScore:
 
     Attributes:
         score: as `--score` names it.
-        better: which values are better, "higher" or "lower".
+        better: which values are better, "higher" or "lower", of all numbers, or of each by name.
         sha256: of the file that holds it.
+        folds: whether its attribute `fold` makes the score of the numbers of all samples; else it is their mean.
     """
 
     score: str
-    better: str
+    better: str | Mapping[str, str]
     sha256: str
+    folds: bool = False
 
     @classmethod
     def loaded(cls, score: str, better: str | None) -> OwnScore:
@@ -113,60 +147,84 @@ class OwnScore:
         with scratch_folder() as folder, WorkerProcess(folder / "score.log", TARGET) as worker:
             found = _asked(worker, score, _LOAD_S, {"verb": "open", "arrays": []})
         better = better or found["better"]
-        if better not in _WORSE:
+        if not isinstance(better, dict) and better not in _WORSE:
             raise UsageProblem(
                 f"Which values of --score {score} are better? Pass --better higher or --better lower, or set the "
                 f'attribute: {score.rpartition(":")[2]}.better = "lower"'
             )
-        return cls(score, better, found["sha256"])
+        return cls(score, better, found["sha256"], found["folds"])
 
     def of(
         self,
         outputs: Arrays,
-        targets: Arrays,
+        targets: Sequence[Arrays],
         names: Sequence[str],
         log: Path,
-        guessed: Sequence[float] | None = None,
+        seed: int,
+        guessed: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return fields of `SampleScores`.
 
         Args:
             outputs: of the model by name, each [samples, ...].
-            targets: likewise.
+            targets: of each sample by name.
             names: of the samples.
             log: what the function prints is added there.
-            guessed: scores of a guess; None to find them: of the mean of the outputs for every sample, and of another
+            seed: of the resamples that its `fold` is called with.
+            guessed: fields of a guess; None to find them: of the mean of the outputs for every sample, and of another
                 sample's outputs, those that are better.
 
         Raises:
-            UsageProblem: the function fails on a sample, which is named.
+            UsageProblem: the function fails on a sample, which is named, or gives other names than of the first one.
         """
-        count, guesses = len(names), list[list[float]]()
+        count, guesses = len(names), list[dict[str, Any]]()
         # behind the samples is their mean; of whole numbers and texts, which may be no quantities, the first has to do
         means = {name: widened(one).mean(axis=0) if kind(one) is Kind.REAL else one[0] for name, one in outputs.items()}
         rows = {name: np.concatenate([one, means[name][None].astype(one.dtype)]) for name, one in outputs.items()}
+        wanted = {f"{row}/{name}": one for row, each in enumerate(targets) for name, one in each.items()}
         with scratch_folder() as folder, WorkerProcess(log, TARGET) as worker:
             files = [folder / "outputs.npz", folder / "targets.npz"]
-            for file, arrays in zip(files, (rows, targets), strict=True):
+            for file, arrays in zip(files, (rows, wanted), strict=True):
                 save_arrays(file, arrays)
             _asked(worker, self.score, _LOAD_S, {"verb": "open", "arrays": files})
 
-            def values(places: Iterable[int]) -> list[float]:
+            def scored(places: Iterable[int]) -> tuple[dict[str, list[float]], Sequence[float]]:
                 asked = zip(names, places, range(count), strict=True)
                 requests = ((name, {"verb": "score", "rows": rows}) for name, *rows in asked)
-                return [_asked(worker, self.score, _SAMPLE_S, one, name)["value"] for name, one in requests]
+                found = [_asked(worker, self.score, _SAMPLE_S, one, name)["values"] for name, one in requests]
+                if odd := next((name for name, one in zip(names, found, strict=True) if [*one] != [*found[0]]), None):
+                    raise UsageProblem(f"--score {self.score} gives other names than of {names[0]}. Sample: {odd}")
+                fold = {"verb": "fold", "values": found, "seed": seed}
+                folded = _asked(worker, self.score, _LOAD_S, fold)["drawn"] if self.folds else ()
+                numbers = {name: [one[name] for one in found] for name in found[0]}
+                return numbers, folded
 
-            found = values(range(count))
+            numbers, folded = scored(range(count))
+            first, *others = numbers
             for places in ([count] * count, [*range(1, count), 0]) if guessed is None and count > 1 else ():
                 with suppress(UsageProblem):  # a mean may be nothing that it takes
-                    guesses.append(values(places))
-        best = max if self.better == "higher" else min
+                    guess, guess_folded = scored(places)
+                    guesses.append({"guessed": guess[first], "guess_folded": guess_folded})
+        worse = {name: self._worse(name) for name in (first, *(() if folded else others))}
+        if guesses:
+            best = max if worse[first] == "falls" else min
+            guessed = best(guesses, key=lambda one: next(iter(one["guess_folded"]), np.mean(one["guessed"])))
         return {
-            "own": found,
-            "guessed": best(guesses, key=np.mean, default=()) if guessed is None else guessed,
-            "worse": _WORSE[self.better],
-            "key": f"{self.sha256}:{hash_arrays(targets)}",
+            "own": numbers[first],
+            "worse": worse.pop(first),
+            "others": {name: numbers[name] for name in worse},
+            "others_worse": worse,
+            "folded": folded,
+            "key": f"{self.sha256}:{hash_arrays(wanted)}",
+            **(guessed or {}),
         }
+
+    def _worse(self, name: str) -> str:
+        """Return how a number becomes worse. Raises UsageProblem where `better` does not say it."""
+        better = self.better if isinstance(self.better, str) else self.better.get(name)
+        if better not in _WORSE:
+            raise UsageProblem(f"--score {self.score}: its attribute `better` does not say higher or lower of {name}.")
+        return _WORSE[better]
 
 
 def _asked(

@@ -57,6 +57,7 @@ class ResampledScore:
         call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
         others: further scores of the same samples by name.
         guess: what guessing gives; None where nobody knows.
+        whole: what a sample loses that loses all, as of `loss_interval`.
         beats_guess: whether the samples, in pairs, show that it is better than that; None to judge by `guess` alone.
     """
 
@@ -74,6 +75,7 @@ class ResampledScore:
     others: Mapping[str, ResampledScore] = field(default_factory=dict)
     guess: float | None = None
     beats_guess: bool | None = None
+    whole: float = 1.0
 
     def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -89,7 +91,7 @@ class ResampledScore:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples and cannot be compared.")
             losses = self._loss(reference.resampled, self.resampled)
-            loss_ends = loss_interval(loss, losses, self.count, self.seed)
+            loss_ends = loss_interval(loss, losses, self.count, self.seed, self.whole)
             alike, deviation = bool((losses == losses[0]).all()), float(np.nanstd(losses)) if loss_ends else None
             if counted:
                 ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))

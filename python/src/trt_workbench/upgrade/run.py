@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
 from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import ResampledScore, coco_scores
+from trt_workbench.quantize import OwnScore, ResampledScore, array_scores, coco_scores, own_score
 from trt_workbench.upgrade.document import (
     FAILED,
     FILE,
@@ -71,6 +72,12 @@ def upgrade(
     check_builds(settings.builds, [settings.backend])
     for one in settings.data_files:
         require_there("data set", one)
+    if settings.score and not settings.data:
+        raise UsageProblem("--score needs --data.")
+    if settings.score in ("ap", "top1", "cosine", "wer"):
+        raise UsageProblem(f"--score {settings.score} is not compared here; leave it out, or pass a function.")
+    own = own_score(settings.score, settings.better, settings.max_loss)
+    own and OwnScore.loaded(own, settings.better)
     kept = recorded_side(settings.before)
     if kept and settings.record:
         raise UsageProblem(f"--from is a record already: {settings.before}")
@@ -294,23 +301,26 @@ class _Pair:
                 ended = side.score(name, model, number)
                 if not _is_scored(folder):
                     return ScoredPair(reason=f"{side.side.stack}: {ended.error}")
-        metrics = read_document(self._before.score_folder(name, None) / "metrics.json", CocoMetrics)
-        first = self._scores(self._before, name)
-        before = first[0].against(None)
+        figure, first = (self._settings.score or "").rpartition(":")[2], self._scores(self._before, name)
+        if not figure:
+            metrics = read_document(self._before.score_folder(name, None) / "metrics.json", CocoMetrics)
+            figure = task_in(metrics).decided_by
+        found = ScoredPair(name=figure, before=first[0].against(None), images=first[0].count)
         if self._after is None:
-            return ScoredPair(name=task_in(metrics).decided_by, before=before)
+            return found
         pairs = [new.against(old) for new, old in zip(self._scores(self._after, name), first, strict=True)]
-        found = ScoredPair(name=task_in(metrics).decided_by, before=before, images=first[0].count)
         return found.model_copy(update={"after": pairs[0].among(pairs[1:])})
 
     def _scores(self, side: RunningSide, name: str) -> list[ResampledScore]:
         """Return the score of every build; none where a model was not scored."""
         folders = [side.score_folder(name, number) for number in side.numbers]
-        return [coco_scores(folder, self._settings.seed) for folder in folders if _is_scored(folder)]
+        settings = self._settings
+        read = partial(array_scores, figure=settings.score) if settings.score else coco_scores
+        return [read(folder, seed=settings.seed) for folder in folders if _is_scored(folder)]
 
 
 def _is_scored(folder: Path) -> bool:
-    return (folder / "metrics.json").is_file()
+    return any((folder / name).is_file() for name in ("metrics.json", "samples.json"))
 
 
 def worst(found: Sequence[Checked]) -> Checked:
@@ -379,7 +389,7 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bo
     if after.keeps(bound, scored.images) or (equal and after.alike):  # equal to the last bit needs no proof
         return [("safe", text)]
     proven = (ends[0] if ends else after.loss) > 0
-    return [("lower score" if proven else "not proven", text + ("" if proven else " More images may decide it."))]
+    return [("lower score" if proven else "not proven", text + ("" if proven else " More samples may decide it."))]
 
 
 def _of_time(settings: UpgradeSettings, timed: Timed | None) -> list[tuple[Outcome, str]]:

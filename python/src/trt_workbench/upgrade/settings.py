@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from trt_workbench.core.settings import MORE, BackendOptions, BuildsOption, Seed, Setting, values
 from trt_workbench.core.stack import HERE
+from trt_workbench.quantize import Better, Score
 
 _DATA = "Score"
 
@@ -33,10 +34,14 @@ class UpgradeSettings:
         tuple[str, ...],
         Setting("FILE, FOLDER or images to verify with, as of `verify`; repeatable; random by default."),
     ] = ()
-    data: Annotated[Path | None, Setting("Data set on which vision models are scored in both.", _DATA)] = None
-    annotations: Annotated[
-        Path | None, Setting("COCO annotation file, if --data is the folder of its images.", _DATA)
+    data: Annotated[
+        Path | None, Setting("Data on which models are scored in both: of vision, or what --score takes.", _DATA)
     ] = None
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file of the images of --data, or targets of --score.", _DATA)
+    ] = None
+    score: Score = None
+    better: Better = None
     max_loss: Annotated[float, Setting("Loss of score that is tolerated.", _DATA, min=0)] = 0.005
     repetitions: Annotated[int, Setting("Times that each is timed, in turns; 0 for none.", min=0)] = 5
     tolerance: Annotated[float, Setting("Relative difference in latency that is tolerated.", MORE, min=0)] = 0.05

@@ -253,6 +253,13 @@ class RunningSide:
     def _options(self, number: int | None) -> dict[str, Any]:
         return {**self.side.options, **({} if number is None else {BUILD: number})}
 
+    def _option_words(self, number: int | None, prefix: str = "") -> list[str]:
+        given = {
+            key: value if isinstance(value, str) else TypeAdapter(Any).dump_json(value).decode()
+            for key, value in self._options(number).items()
+        }
+        return [word for key, value in given.items() for word in ("--option", f"{prefix}{key}={value}")]
+
     def _of_turn(self, name: str, turn: int) -> list[Record]:
         folder = self.of(name, f"turn-{turn}")
         return read_bench_run(folder).records if (folder / "records.jsonl").is_file() else []
@@ -269,14 +276,23 @@ class RunningSide:
         return {dim: best for dim, (_, best, _) in ranges.items() if dim in free}
 
     def score(self, name: str, model: Path, number: int | None) -> CommandEnd:
-        """Score a vision model on the data set."""
-        settings = self._settings
+        """Score a model on the data: one of vision, or by `--score` what the same precision alone has in `decide`."""
+        settings, folder = self._settings, self.of(name, _SCORE, number)
         data = [word for pair in zip(("--data", "--annotations"), settings.data_files, strict=False) for word in pair]
-        return self._run("eval-vision", model, *data, "--output", self.of(name, _SCORE, number), number=number)
+        if settings.score is None:
+            return self._run("eval-vision", model, *data, "--output", folder, number=number)
+        place, _, function = settings.score.rpartition(":")
+        score = f"{Path(place).absolute()}:{function}" if place.endswith(".py") else settings.score
+        better = ["--better", settings.better] if settings.better else []
+        alone = ["--precisions", f"fp32,{settings.precision}".removesuffix(",fp32"), "--repetitions", 0, "--no-search"]
+        runtime = ["--backends", settings.backend, *self._option_words(number, f"{settings.backend}:")]
+        words = [*data, "--score", score, *better, *alone, *runtime, "--output", folder]
+        return self._run("decide", model, *words, asked=False, number=number)
 
     def score_folder(self, name: str, number: int | None) -> Path:
-        """Return the run directory of a score."""
-        return self.of(name, _SCORE, number)
+        """Return the folder of a score's files."""
+        settings, folder = self._settings, self.of(name, _SCORE, number)
+        return folder / "scores" / settings.precision / settings.backend if settings.score else folder
 
     def _run(
         self,
@@ -291,12 +307,7 @@ class RunningSide:
         assert stack is not None, "a recorded side cannot run"
         settings, words = self._settings, [str(one) for one in rest]
         if asked:
-            words += ["--backend", settings.backend, "--precision", settings.precision]
-            given = {
-                key: value if isinstance(value, str) else TypeAdapter(Any).dump_json(value).decode()
-                for key, value in self._options(number).items()
-            }
-            words += [word for key, value in given.items() for word in ("--option", f"{key}={value}")]
+            words += ["--backend", settings.backend, "--precision", settings.precision, *self._option_words(number)]
         line = stack.python("-c", _PROGRAM, command, str(target.absolute()), *words)
         ended = run_to_end(line, settings.time_limit, stack.variables)
         if ended.code is None:

@@ -1,5 +1,6 @@
 from .artefacts import predictions_of as predictions_of
 from .calibration import CALIBRATION_SPLIT as CALIBRATION_SPLIT
+from .calibration import ImageFiles as ImageFiles
 from .calibration import calibration_images as calibration_images
 from .calibration import hash_images as hash_images
 from .calibration import image_files as image_files

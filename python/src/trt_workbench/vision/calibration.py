@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
@@ -16,7 +17,10 @@ from trt_workbench.engine.calibration import CalibrationImages, calibration_file
 from trt_workbench.model.opened import Model
 from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.families.base import Family
+from trt_workbench.vision.families.metadata import read_facts
 from trt_workbench.vision.families.recognise import family_of
+from trt_workbench.vision.families.semantic import Semantic
 from trt_workbench.vision.forms.found import DESCRIPTIONS, look_for_data
 from trt_workbench.vision.letterbox import preprocess
 
@@ -61,7 +65,7 @@ def hash_images(data: Path) -> str:
 
 def calibration_images(
     model: Model,
-    data: Path,
+    data: Path | ImageFiles,
     said: Preparation = AS_THE_MODEL_SAYS,
     split: str | None = None,
     default: str = CALIBRATION_SPLIT,
@@ -69,8 +73,8 @@ def calibration_images(
     """Return how the images in `data` are prepared for `model`; None if `data` holds arrays.
 
     Args:
-        model: a detector.
-        data: calibration data.
+        model: a detector, or any that takes images where the user says how they are normalised and resized.
+        data: calibration data, or the images themselves.
         said: what the user says of the images.
         split: as of `image_files`.
         default: as of `image_files`.
@@ -78,9 +82,9 @@ def calibration_images(
     Raises:
         UsageProblem: there is no data, or the model's family is unknown.
     """
-    if (listed := image_files(data, split, default)) is None:
+    if (listed := data if isinstance(data, ImageFiles) else image_files(data, split, default)) is None:
         return None
-    found, images = family_of(model, said), ImageReader(said.exif)
+    found, images = _prepares(model, said), ImageReader(said.exif)
     transform, name = found.preparation(), model.facts.inputs[0].name
     constants = {name: array[0] for name, array in found.constants(1).items()}
 
@@ -91,3 +95,16 @@ def calibration_images(
     description = json.dumps({**dataclasses.asdict(transform), **turned}, sort_keys=True)
     used = [f"Images: {listed.words}."] if listed.words else []
     return CalibrationImages(listed.files, bool(used), read, description, lambda: [*used, *images.notes()])
+
+
+def _prepares(model: Model, said: Preparation) -> Family:
+    """Return what prepares images: a model's family, or any where the user says all of it, as no output is read."""
+    try:
+        return family_of(model, said)
+    except UsageProblem as problem:
+        if said.family or len(model.facts.inputs) > 1:
+            raise
+        if not (said.normalize and said.resize):
+            raise UsageProblem(f"{problem} To prepare images, --normalize and --resize say enough.") from problem
+        inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (model.facts.inputs, model.facts.outputs))
+        return Semantic(outputs[0], None, read_facts(inputs, outputs, model.facts.metadata, said, forced=True))

@@ -53,7 +53,9 @@ def share_interval(share: float, units: int) -> tuple[float, float]:
     return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
-def loss_interval(loss: float, drawn: NDArray[np.float64], units: int, seed: int) -> tuple[float, float] | None:
+def loss_interval(
+    loss: float, drawn: NDArray[np.float64], units: int, seed: int, whole: float = 1.0
+) -> tuple[float, float] | None:
     """Return the ends of the 95 % interval of a loss that two models have on the same units; None as of `interval`.
 
     Resamples know no unit that was not drawn: with few units that lose, their upper end lies below the truth too often
@@ -66,6 +68,7 @@ def loss_interval(loss: float, drawn: NDArray[np.float64], units: int, seed: int
         drawn: float64 [resamples], the loss over those of `draw_counts`; NaN where a resample held nothing to score.
         units: how many there are.
         seed: of the draws.
+        whole: what a unit loses that loses all: 1 of shares and AP.
     """
     if interval(drawn, loss) is None:
         return None
@@ -73,7 +76,7 @@ def loss_interval(loss: float, drawn: NDArray[np.float64], units: int, seed: int
     change = drawn[known] - drawn[known].mean()
     each = loss + units * (change @ draw_counts(units, seed, len(drawn))[known]) / len(change)
     squares = float((each**2).sum())
-    most = float(abs(each).max()) if squares > _NOTHING else 1.0
+    most = float(abs(each).max()) if squares > _NOTHING else whole
     moves = []
     for side in (-each, each):
         half = (float((side.clip(0) ** 3).sum()) + most**3) / (squares + most**2) * _SQUARE / (2 * units)
