@@ -163,7 +163,7 @@ kubernetes: {image: "r.example/t:1", claim: data, cpu: 4}
         ("gate", "AP: 0.3", "AP: high"),
         ("gate", "AP: 0.3", "aP: 0.3"),
         ("gate", "at_least: {AP: 0.3}, ", ""),
-        ("gate", "max_loss: 0.01", "max_loss: 2"),
+        ("gate", "max_loss: 0.01", "max_loss: -1"),
         ("gate", "at_most_ms: 5", "at_most_ms: 0"),
         ("gate", "at_most_ms: 5", "batch_size: 8, at_most_ms: 5"),
         ("gate", "at_most_ms: 5", "dry_run: true, at_most_ms: 5"),
