@@ -27,7 +27,7 @@ def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
     result = trtw("eval-llm", llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
     assert result.exit_code == 0, result.output
     made = {path.name for path in out.iterdir()}
-    assert made == {"metrics.json", "records.jsonl", "env.json", "run.json", "report.html"}
+    assert made == {"metrics.json", "records.jsonl", "env.json", "run.json", "work.json", "report.html"}
     for text in ("torch:fp32", "ort-cpu:fp32", "generate-cached", "passed", str(out / "report.html")):
         assert text in result.stdout
     assert "Windows of 64 tokens start every 32 tokens" in result.stderr

@@ -225,6 +225,40 @@ def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, m
     assert (outcome.metrics["interrupted"], outcome.metrics["bits_per_byte"]) == ("perplexity", None)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_wherever_a_run_is_interrupted_it_gives_what_one_that_is_not_gives(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Twice, each time in any call of a backend; the last line of a record is not whole."""
+    generator, calls, last, earlier = np.random.default_rng(seed), 0, 10**9, list[Path]()
+
+    def counted(logits: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            raise KeyboardInterrupt
+        return logits
+
+    wrap(monkeypatch, counted)
+    whole = evaluate(llm_folder("llama"), tmp_path / "whole", limit=400, batch=2)
+    left = len((tmp_path / "whole" / "records.jsonl").read_text().splitlines()) // 2  # of two backends
+    for ends in (2, 1, 0):
+        calls, out = 0, tmp_path / str(ends)
+        last = int(generator.integers(ends, left - ends + 2)) if ends else 10**9
+        out.mkdir()
+        with LlmEvaluation(asked(llm_folder("llama"), limit=400, batch=2)) as run:
+            outcome = run.run(out, earlier=lambda _: earlier[::-1])
+        earlier.append(out)
+        if ends:
+            assert outcome.status == "partial"
+            left -= last - 1
+            with (out / "records.jsonl").open("a") as file:
+                file.write((out / "records.jsonl").read_text()[:40])
+    assert calls == left
+    assert outcome.metrics == whole.metrics
+    assert (out / "records.jsonl").read_text() == (tmp_path / "whole" / "records.jsonl").read_text()
+
+
 GENERATING = {"modes": ("perplexity", "generate-cached"), "prompts": (6, 3), "new_tokens": 4}
 
 

@@ -7,13 +7,12 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     OutputOption,
     handled,
+    interrupted,
     note,
     print_line,
     print_run,
@@ -24,7 +23,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import ReportOutcome, present
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, CheckFailed
+from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import change, share
 from trt_workbench.core.settings import Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
@@ -90,8 +89,7 @@ def eval_llm(
     outcome, directory = _evaluate(request, output)
     drawing = _shown(outcome.metrics, directory, report=report, as_json=as_json, debug=debug)
     if outcome.status == "partial":
-        say(f"Interrupted {_reached(outcome.metrics)}; the results so far are kept, marked partial: {directory}")
-        raise typer.Exit(INTERRUPTED)
+        raise interrupted(directory, f" {_reached(outcome.metrics)}; the results so far are kept, marked partial")
     require_gate(outcome.metrics, directory)
     if outcome.generation_error:
         raise type(outcome.generation_error)(
@@ -148,6 +146,7 @@ def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
 def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Path]:
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.work import continued
     from trt_workbench.llm.run import LlmEvaluation
 
     with LlmEvaluation(request, say) as evaluation:
@@ -160,6 +159,7 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
                     run.path,
                     tokens("Evaluating") if scores else None,
                     backends("Generating") if request.generating else None,
+                    earlier=partial(continued, run, note=say, results="records.jsonl"),
                 )
             facts = {key: outcome.metrics[key] for key in ("tokens", "shard") if key in outcome.metrics}
             return outcome, run.commit(outcome.status, allow_unverified=request.allow_unverified, **facts)

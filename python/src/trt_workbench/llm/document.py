@@ -24,7 +24,7 @@ class RecordWriter:
     def __init__(self, path: Path) -> None:
         """Make the file. Raises UsageProblem if that is not possible."""
         self._path = path
-        self._append([])
+        self.again([])
 
     def window(
         self, choice: BackendChoice, windows: Sequence[Window], shape: tuple[int, ...], scores: TokenScores
@@ -42,10 +42,12 @@ class RecordWriter:
             "max_logit_difference": scores.max_logit_difference,
             "top1_agreements": scores.top1_agreements,
             "kl": scores.kl,
+            "max_kl": scores.max_kl,
         }
-        self._append([plain(record)])
+        self.again([plain(record)])
 
-    def _append(self, records: Sequence[Mapping[str, Any]]) -> None:
+    def again(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write records as they are. Raises UsageProblem if the disk is full."""
         try:
             append_lines(self._path, records)
         except OSError as error:
@@ -144,3 +146,4 @@ class LlmRecord(TypedDict):
     tokens: NotRequired[PositiveInt]
     nll: NotRequired[Figure]
     kl: NotRequired[Figure]
+    max_kl: NotRequired[Figure]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer, other_tokens
 from trt_workbench.core.counts import counted
 from trt_workbench.core.directory import destination_of
+from trt_workbench.core.documents import json_values, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import read_text
@@ -30,7 +32,7 @@ from trt_workbench.llm.opening import ModelSource, check_graphs, check_llm_optio
 from trt_workbench.llm.outcome import LlmOutcome, Part, ScoredBackend, metrics_of, rows_of
 from trt_workbench.llm.scores import TokenScores, score_logits, score_prompts
 from trt_workbench.llm.settings import REFERENCE, BackendChoice, LlmSettings
-from trt_workbench.llm.sharding import write_shard
+from trt_workbench.llm.sharding import ran, what_decides, write_shard
 from trt_workbench.llm.text import (
     Bos,
     Window,
@@ -157,6 +159,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         *,
         skipped: Collection[int] = (),
         journal: Path | None = None,
+        earlier: Callable[[Mapping[str, Any]], Sequence[Path]] = lambda _: (),
     ) -> LlmOutcome:
         """Evaluate and write the run's files into `folder`. Once per object.
 
@@ -166,6 +169,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             on_generation: called with the backends and modes of generation that are done and their total.
             skipped: places in the shard's forward passes that are left out, because worker processes die of them.
             journal: file that says which are begun and done, for `open_journal`; None for none.
+            earlier: returns the unfinished runs whose windows are taken over, newest first, given what identifies them.
 
         A backend that cannot generate is a row of `generation` that says why, as long as there is any other result.
 
@@ -182,6 +186,13 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         records = RecordWriter(folder / "records.jsonl")
         if "perplexity" in self.request.modes:
             candidates = self._candidates()
+            asked = {
+                **what_decides(self.request),
+                "ran": json_values([ran(one.scored()) for one in candidates], str),
+                "shard": self.request.shard and str(self.request.shard),
+            }
+            for left in earlier(asked)[:1]:
+                self._take_over(left, candidates, records)
             interrupted = self._score(candidates, records, on_tokens, skipped, journal)
         scored = [candidate.scored() for candidate in candidates]
         self._open.close()
@@ -230,6 +241,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         noted = open_journal(journal, len(kept))
         try:
             for place, group in enumerate(kept):
+                if place < len(candidates[0].parts):
+                    continue  # of an earlier run
                 noted[place] = TAKEN
                 self._score_batch(candidates, group, records)
                 if on_tokens:
@@ -240,6 +253,16 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                 raise
             return "perplexity"
         return None
+
+    def _take_over(self, left: Path, candidates: Sequence[_Candidate], records: RecordWriter) -> None:
+        """Take the forward passes that an unfinished run has of every backend, up to one that is not finite."""
+        lines = read_lines(left / "records.jsonl", dict[str, Any], growing=True)
+        passes = zip(*(iter(lines),) * len(candidates), strict=False)  # what is incomplete is done again
+        finite = itertools.takewhile(lambda found: all(None not in line.values() for line in found), passes)
+        for found in finite:
+            for candidate, line in zip(candidates, found, strict=True):
+                candidate.parts.append(TokenScores(**{one.name: line[one.name] for one in fields(TokenScores)}))
+            records.again(found)
 
     def _generate(self, found: Generation, on_progress: Progress | None, evidence: Path) -> Part | None:
         """Compare what the backends generate; return "generation" if that was interrupted."""

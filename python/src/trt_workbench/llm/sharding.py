@@ -60,7 +60,7 @@ def write_shard(
         items=len(groups),
         done=done,
         asked=what_decides(request),
-        ran=json_values({"recipe": facts["recipe"], "backends": [_ran(one) for one in scored]}, str),
+        ran=json_values({"recipe": facts["recipe"], "backends": [ran(one) for one in scored]}, str),
         whole=json_values({"facts": facts, "notes": notes, "backends": [_written(one) for one in scored]}, str),
     )
     tokens = sum(part.tokens for part in scored[0].parts)
@@ -128,7 +128,8 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
     )
 
 
-def _ran(one: ScoredBackend) -> dict[str, Any]:
+def ran(one: ScoredBackend) -> dict[str, Any]:
+    """Return what a backend runs: its precision, TensorRT and engine, as far as it says them."""
     keys = ("precision_ran", "tensorrt", "plan_sha256")
     return {"backend": str(one.choice), **{key: one.provenance.get(key) for key in keys}}
 
