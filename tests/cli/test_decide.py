@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from tests.conftest import DOUBLES
-from tests.in_app import stderr_of, trtw
+from tests.in_app import json_of, stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 from tests.unit.decide.test_report import decision, row
@@ -26,6 +26,7 @@ from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.quantize import Candidates
 from trt_workbench.vision.scenes import dataset as embedded
+from trt_workbench.vision.scenes.scenes import write_dataset
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -117,6 +118,20 @@ def test_a_score_that_the_baseline_lacks_is_told_before_anything_is_made(tmp_pat
     )  # fmt: skip
     assert "Making" not in said
     held(said.splitlines()[-1])
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_images_that_the_data_lack_are_left_out_of_the_score(tmp_path: Path) -> None:
+    whole = write_dataset(tmp_path, "val", 6, 5)
+    for image in sorted((tmp_path / "val").glob("*.png"))[:2]:
+        image.unlink()
+    words = ("--data", tmp_path / "val", "--annotations", whole, "--precisions", "fp32", "--repetitions", 0)
+    result = trtw("decide", "shapes-yolov10", *words, "--backends", "ort-cpu", "--output", tmp_path / "run")
+    assert "Left out: 2 images of the annotations that --data does not have." in result.stderr
+    document = json.loads((tmp_path / "run" / "decision.json").read_text())
+    assert document["samples"] == 4
+    alone = json_of("eval-coco", "shapes-yolov10", *words[:4], "--backend", "ort-cpu", "--allow-missing", "--no-report")
+    assert document["rows"][0]["score"]["value"] == alone["AP"]
 
 
 def test_without_a_baseline_there_is_nothing_to_decide(tmp_path: Path) -> None:

@@ -196,6 +196,7 @@ class Detection(Task):
                 "split": self.split,
                 "classes": self.classes,
                 "limit": self.limit,
+                "allow_missing": True,
                 "threshold": self.threshold,
                 "threads": self.threads,
                 "seed": self.seed,

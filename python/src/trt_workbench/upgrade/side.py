@@ -280,7 +280,7 @@ class RunningSide:
         settings, folder = self._settings, self.of(name, _SCORE, number)
         data = [word for pair in zip(("--data", "--annotations"), settings.data_files, strict=False) for word in pair]
         if settings.score is None:
-            return self._run("eval-vision", model, *data, "--output", folder, number=number)
+            return self._run("eval-vision", model, *data, "--allow-missing", "--output", folder, number=number)
         place, _, function = settings.score.rpartition(":")
         score = f"{Path(place).absolute()}:{function}" if place.endswith(".py") else settings.score
         better = ["--better", settings.better] if settings.better else []
