@@ -123,7 +123,7 @@ def test_a_score_that_the_baseline_lacks_is_told_before_anything_is_made(tmp_pat
 @pytest.mark.usefixtures("forked_python")
 def test_images_that_the_data_lack_are_left_out_of_the_score(tmp_path: Path) -> None:
     whole = write_dataset(tmp_path, "val", 6, 5)
-    for image in sorted((tmp_path / "val").glob("*.png"))[:2]:
+    for image in sorted((tmp_path / "val").iterdir())[:2]:
         image.unlink()
     words = ("--data", tmp_path / "val", "--annotations", whole, "--precisions", "fp32", "--repetitions", 0)
     result = trtw("decide", "shapes-yolov10", *words, "--backends", "ort-cpu", "--output", tmp_path / "run")
