@@ -206,7 +206,7 @@ def test_a_build_over_its_limit_ends(model: Path, tmp_path: Path) -> None:
 
 def test_measuring_agrees_with_itself(plan: Path, trtw: Trtw, tmp_path: Path) -> None:
     times = tmp_path / "times.json"
-    words = ("infer-engine", plan, "--duration", "0.5", "--streams", "2", "--layer-times", "--export-times", times)
+    words = ("infer-engine", plan, "--duration", "0.5", "--streams", "2", "--export-times", times)
     result = trtw(*words, "--json")
     assert result.exit_code == 0, result.output
     document: dict[str, Any] = json.loads(result.stdout)

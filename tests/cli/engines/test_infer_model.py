@@ -145,7 +145,7 @@ def test_numbers_alone_are_exchanged(tmp_path: Path) -> None:
 
 def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
     model = write_model(tmp_path / "dynamic.onnx", "N")
-    words = measuring(model, "--backend", "trt", "--precision", "fp16", "--streams", "2", "--layer-times")
+    words = measuring(model, "--backend", "trt", "--precision", "fp16", "--streams", "2")
     document = infer(*words, "--shape", "x:4x3", "--shape", "y:4x3", "--option", "optimization_level=2")
     assert document["inputs"]["first"]["x"]["shape"] == [4, 3]
     assert document["benchmark"]["queries"] == 200
@@ -153,7 +153,6 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
     assert manifest["options"]["precision"] == ["fp16"]
     assert manifest["options"]["optimization_level"] == 2
     assert manifest["options"]["profiles"] == ["x:4x3,y:4x3"]
-    assert (Path(document["directory"]) / "layers.json").is_file()
     state = infer(write_model(tmp_path / "fixed.onnx"), "--backend", "trt", "--no-bench", "--state", "total=x")
     assert state["state"] == {"total": "x"}
 
@@ -166,7 +165,6 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
         ("--depth", "2"),
         ("--no-transfers",),
         ("--no-single-calls",),
-        ("--layer-times",),
         ("--profiler",),
         ("--export-times", "t.json"),
         ("--no-cuda-graph",),

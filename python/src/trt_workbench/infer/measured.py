@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.core.statistics.summary import claimed_percentile, summarize
@@ -23,13 +23,11 @@ class Measurement:
         metrics: JSON values for `metrics.json`.
         queries: one document a query, as trtexec's --exportTimes writes them.
         records: one document a measured repetition, of all kinds.
-        layers: mean and median time of each layer in execution order; empty unless asked for.
     """
 
     metrics: dict[str, Any]
     queries: list[dict[str, float]]
     records: list[dict[str, Any]]
-    layers: list[dict[str, Any]] = field(default_factory=list)
 
 
 def summary(samples: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, float | None]:

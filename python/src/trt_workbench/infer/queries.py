@@ -57,7 +57,6 @@ def measure(
         costs = caller.measure(settings) if caller else None
         options = native.require("BenchOptions")(**settings.bench_options(request.profile))
         result = native.require("bench")(loaded.engine, every, options)
-        layers = _layers(loaded, every, request.profile) if settings.layer_times else []
     parts = {f"{part}_ms": getattr(result, f"{part}_ms") for part in PARTS}
     metrics: dict[str, Any] = {
         "settings": asdict(settings),
@@ -77,7 +76,7 @@ def measure(
         metrics["user_calls"] = costs.metrics
         records += costs.records
     metrics["notes"] = _notes(result, metrics)
-    return Measurement(metrics, list(trtexec_times(result)), [*_query_records(result), *records], layers)
+    return Measurement(metrics, list(trtexec_times(result)), [*_query_records(result), *records])
 
 
 def trtexec_times(result: Any) -> Iterator[dict[str, float]]:
@@ -141,20 +140,6 @@ def _single_calls(
     medians = [float(np.median([r["end_to_end_ms"] for r in records if r["via"] == via])) for via in ("cpp", "python")]
     found["python_overhead_us"] = (medians[1] - medians[0]) * 1e3
     return found, records
-
-
-def _layers(loaded: LoadedEngine, inputs: Mapping[str, NDArray[Any]], profile: int | None) -> list[dict[str, Any]]:
-    times = native.require("profile_layers")(loaded.engine, dict(inputs), profile=profile)
-    total = sum(float(np.mean(layer.milliseconds)) for layer in times) or 1.0
-    return [
-        {
-            "name": layer.name,
-            "mean_ms": float(np.mean(layer.milliseconds)),
-            "median_ms": float(np.median(layer.milliseconds)),
-            "share": float(np.mean(layer.milliseconds)) / total,
-        }
-        for layer in times
-    ]
 
 
 def _variation_percent(samples: NDArray[np.float64]) -> float:

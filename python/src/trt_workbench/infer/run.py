@@ -96,8 +96,6 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     from trt_workbench.core.documents import write_json
 
     write_json(folder / "metrics.json", metrics)
-    if measured and measured.layers:
-        write_json(folder / "layers.json", {"schema_version": 1, "layers": measured.layers})
     return InferOutcome(metrics, tuple(run.failures), tuple(measured.queries) if measured else ())
 
 

@@ -146,11 +146,6 @@ class MeasureSettings:
         ),
         Native(),
     ] = ()
-    layer_times: Annotated[
-        bool,
-        Setting("Also time every layer (layers.json).", _BENCH),
-        Native("`trtw profile` times the nodes of every backend"),
-    ] = False
     percentiles: Annotated[
         tuple[float, ...],
         Setting(
