@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -15,15 +15,16 @@ from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, 
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.backends.trt.opening import whole_engine
-from trt_workbench.core.builds import Builds, BuiltGroup, OneBuild
+from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
 from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Keep
 from trt_workbench.core.verification import WRONG, Verification
+from trt_workbench.engine import cache
 from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
 from trt_workbench.engine.layer_choices import differences
-from trt_workbench.engine.loading import read_plan
+from trt_workbench.engine.loading import CheckedPlan, read_plan
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.engine.numbered_builds import keep_build, numbered
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.model.precision import precision_label
@@ -74,7 +75,7 @@ class SeveralBuilds:
     def _make(self, prepared: PreparedBuild, made: dict[int, Path]) -> tuple[BuiltEngine, BuiltGroup]:
         with several_builds():
             for number in range(1, self.count + 1):
-                request = numbered(prepared, number)
+                request = _numbered(prepared, number)
                 self.say(f"Build {number} of {self.count}")
                 made[number] = self.build(request).path
         verdicts = {number: self.verify(plan) for number, plan in made.items()}
@@ -83,9 +84,39 @@ class SeveralBuilds:
         self.say(f"Timing {len(right)} builds in turns")
         timed = _timed(right, prepared.model.path, prepared.settings)
         builds = Builds.chosen([_one(n, plan, timed.get(n), verdicts[n]) for n, plan in made.items()], self.rule)
-        kept = keep_build(prepared, read_plan(made[builds.require_kept()]), builds)
+        kept = _keep_build(prepared, read_plan(made[builds.require_kept()]), builds)
         layers, note = differences(made)
         return kept, BuiltGroup(label=prepared.model.path.name, builds=builds, layers=layers, note=note)
+
+
+def _numbered(prepared: PreparedBuild, number: int) -> PreparedBuild:
+    """Return what makes one of several builds of a request.
+
+    Raises:
+        UsageProblem: the request names a number or a timing cache, which would make the builds alike.
+    """
+    if prepared.settings.build_number is not None:
+        raise UsageProblem("Several builds have numbers of their own; leave out the build number.")
+    if prepared.settings.timing_cache is not None:
+        raise UsageProblem(
+            "Several builds start from empty timing caches; leave out the timing cache: "
+            f"{prepared.settings.timing_cache}"
+        )
+    settings = prepared.settings.model_copy(update={BUILD: number})
+    key = replace(prepared.key, options=settings.key_fields())
+    cached = cache.cached_plan(key.digest()) if key.is_complete else None
+    return replace(prepared, settings=settings, key=key, cached=cached)
+
+
+def _keep_build(prepared: PreparedBuild, chosen: CheckedPlan, several: Builds) -> BuiltEngine:
+    """Put one of several builds into the cache in the place of the request without a number. Raises OSError."""
+    digest, made = prepared.key.digest(), read_manifest(chosen.path)
+    assert made is not None  # it was just built
+    options = prepared.settings.model_dump(mode="json")
+    manifest = made.model_copy(update={"cache_key": digest, "options": options, "several": several})
+    with cache.build_lock(digest, lambda: None):
+        path = cache.store(digest, chosen.data, manifest)
+    return BuiltEngine(replace(chosen, path=path, manifest=manifest), built=True)
 
 
 def _one(number: int, plan: Path, timed: _Timed | None, found: Verification | None) -> OneBuild:
