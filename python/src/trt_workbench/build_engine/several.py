@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, limited
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.backends.trt.inputs import engine_inputs
 from trt_workbench.backends.trt.opening import whole_engine
 from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
 from trt_workbench.core.documents import read_document
@@ -148,10 +148,7 @@ def _timed(plans: Mapping[int, Path], model: Path, settings: BuildSettings) -> d
             number: whole_engine(stack.enter_context(load(plan, SessionOptions(extra=extra))))
             for number, plan in plans.items()
         }
-        inputs = {
-            number: engine_inputs(one.loaded, limited(one.inputs, model), engine_shapes(one.loaded, {}, None), 0)
-            for number, one in opened.items()
-        }
+        inputs = {number: engine_inputs(one.loaded, one.inputs, model, 0) for number, one in opened.items()}
         order, turns = list(plans), random.Random(0)
         for _ in range(_TURNS):
             turns.shuffle(order)

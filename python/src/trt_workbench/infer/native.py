@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
-from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, limited
 from trt_workbench.backends.registry import ENGINES, require_backend
 from trt_workbench.backends.trt.choice import RunnerChoice
+from trt_workbench.backends.trt.inputs import engine_inputs
 from trt_workbench.backends.trt.opening import whole_batches
 from trt_workbench.backends.trt.session import TrtSession
 from trt_workbench.core.array_files import numpy_dtype
@@ -60,8 +60,9 @@ class NativeEngine:
     def random(self) -> dict[str, NDArray[Any]]:
         """Return inputs of the shapes asked for, else of those that the profile is tuned for."""
         asked = self._request
-        shapes = engine_shapes(self._loaded, asked.shapes, asked.profile)
-        return engine_inputs(self._loaded, limited(self.session.inputs, asked.model), shapes, asked.seed, asked.profile)
+        return engine_inputs(
+            self._loaded, self.session.inputs, asked.model, asked.seed, asked=asked.shapes, profile=asked.profile
+        )
 
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes: queries, single calls from C++ and from Python, calls in rounds."""

@@ -14,14 +14,12 @@ from trt_workbench.backends.measure.inputs import (
     SHAPE_HINT,
     complete_shapes,
     dimension_symbols,
-    engine_inputs,
-    engine_shapes,
-    limited,
     onnx_inputs,
     random_inputs,
     with_limits,
 )
 from trt_workbench.backends.registry import get_backend, require_backend
+from trt_workbench.backends.trt.inputs import engine_inputs
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.engine.profiles import fixed_profile
 
@@ -85,8 +83,7 @@ def feed_for(
 ) -> dict[str, NDArray[Any]]:
     """Return random inputs for a model's inputs, for one of an engine's profiles. Raises as `random_feed`."""
     if engine:
-        shapes = engine_shapes(engine, work.shapes, work.profile)
-        return engine_inputs(engine, limited(specs, work.path), shapes, work.seed, work.profile)
+        return engine_inputs(engine, specs, work.path, work.seed, asked=work.shapes, profile=work.profile)
     tensors = onnx_inputs(work.path)
     shapes = complete_shapes(specs, dimension_symbols(tensors), {}, SHAPE_HINT, asked=work.shapes)
     hint = "profile generates random inputs; infer-engine --input takes arrays"
