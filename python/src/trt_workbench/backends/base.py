@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.core.files import require_file
 
 if TYPE_CHECKING:
@@ -359,22 +359,8 @@ class Backend(abc.ABC):
         options = options or SessionOptions()
         self.check_precision(options.precision)
         session = self._load(model, options)
-        if model.suffix == ".onnx" and not self.state:
-            self._require_names(model, session)
         session.model, session.asked = model, options.precision
         return session
-
-    def _require_names(self, model: Path, session: Session) -> None:
-        """Raise BackendFailure where a session lacks the inputs and outputs of the model."""
-        from trt_workbench.model.opened import Model
-
-        facts = Model.open(model).facts
-        for what in ("inputs", "outputs"):
-            found, known = ({one.name for one in getattr(of, what)} for of in (session, facts))
-            if found != known:
-                raise BackendFailure(
-                    f"Backend {self.name} loaded {what} {sorted(found)}, but the model has {sorted(known)}: {model}"
-                )
 
     @abc.abstractmethod
     def _load(self, model: Path, options: SessionOptions) -> Session:

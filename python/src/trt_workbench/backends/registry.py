@@ -12,7 +12,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, checked_array
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
-from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.extensions import BACKENDS, Guard, Protocol, extensions, load_extension, package_of, required
 from trt_workbench.core.input_files import checkpoint_problem
 from trt_workbench.core.launcher import task
@@ -236,7 +236,24 @@ def _load(name: str) -> Backend:
     return backend
 
 
-def _check_outputs(session: Session, found: Mapping[str, Any]) -> None:
+def _check_session(backend: Backend, found: Any, model: Path, _: SessionOptions) -> None:
+    """Raise TypeError for what is no session, and BackendFailure where it lacks the model's inputs and outputs."""
+    if not isinstance(found, Session):
+        raise TypeError(f"it returned {type(found).__name__}, not Session")
+    if model.suffix != ".onnx" or backend.state:
+        return
+    from trt_workbench.model.opened import Model
+
+    facts = Model.open(model).facts
+    for what in ("inputs", "outputs"):
+        own, known = ({one.name for one in getattr(of, what)} for of in (found, facts))
+        if own != known:
+            raise BackendFailure(
+                f"Backend {backend.name} loaded {what} {sorted(own)}, but the model has {sorted(known)}: {model}"
+            )
+
+
+def _check_outputs(session: Session, found: Mapping[str, Any], *_: Any) -> None:
     """Raise ValueError where an array is missing or, unless `verify` judges that itself, not what its spec says."""
     names = {spec.name for spec in session.outputs}
     if names != found.keys():
@@ -249,7 +266,8 @@ def _check_outputs(session: Session, found: Mapping[str, Any]) -> None:
 # What a backend of another package returns.
 _PROTOCOL: Protocol = {
     "availability": Availability,
-    **dict.fromkeys(("load", "_load"), Session),
+    "load": Session,
+    "_load": _check_session,
     **dict.fromkeys(("run", "_infer", "run_images"), _check_outputs),
 }
 

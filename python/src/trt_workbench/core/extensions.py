@@ -19,8 +19,8 @@ from trt_workbench.core.errors import BackendFailure, ComponentMissing, Workbenc
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# By the name of a method: the type of what it returns, or a check of its object and what it returned.
-Protocol = Mapping[str, "type[Any] | Callable[[Any, Any], None]"]
+# By the name of a method: the type of what it returns, or a check of its object, what it returned and its arguments.
+Protocol = Mapping[str, "type[Any] | Callable[..., None]"]
 # Methods that return an object whose calls are guarded, too.
 _PARTS = ("load", "_load", "stream_pool", "load_language")
 _NOT_FOREIGN = ("trt_workbench", "builtins", "abc", "typing")
@@ -55,7 +55,7 @@ class Guard:
                 if not isinstance(found, expected):
                     raise TypeError(f"it returned {type(found).__name__}, not {expected.__name__}")
             elif expected:
-                expected(getattr(function, "__self__", None), found)
+                expected(getattr(function, "__self__", None), found, *args)
             return self.guarded(found) if place in _PARTS else found
         except self.passed:
             raise
