@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from trt_workbench.backends.profiling import Operation, layer_role, node_role
 from trt_workbench.backends.trt.layers import join_layers, names_in_layer, names_in_metadata, served_layer
-from trt_workbench.engine.inspection import data_type, read_layers
+from trt_workbench.core.precision import data_type
+from trt_workbench.engine.inspection import read_layers
 
 from .conftest import OPERATORS, sample
 

@@ -7,6 +7,7 @@ element types. docs/extending.md adds one; docs/reference/precision.md prints th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -236,6 +237,9 @@ FORMATS: list[Format] = [
 ]  # fmt: skip
 """From the coarsest to the finest."""
 
+# TensorRT's words for types that are no formats. They come before those of the table, which has the longer ones first.
+_OTHER_TYPES = re.compile(r"\bint64|\bint32|uint8|bool")
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -316,6 +320,14 @@ def check_any(text: str) -> None:
     """Raise UsageProblem where no part of a text is a format."""
     if not known(text):
         get(text)
+
+
+def data_type(description: str) -> str | None:
+    """Return the precision in a runtime's words for a tensor, such as "Channel major FP16 format"; None if unknown."""
+    text = description.lower()
+    if other := _OTHER_TYPES.search(text):
+        return other[0]
+    return next((row.name for row in FORMATS if row.words and re.search(row.words, text)), None)
 
 
 def ordered(formats: Iterable[Format]) -> tuple[Format, ...]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trt_workbench.core.precision import FORMATS, Format, find, ordered
+from trt_workbench.core.precision import Format, data_type, find, ordered
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import CheckedPlan, load_checked
 from trt_workbench.model.precision import Precision, Source, shares_of
@@ -28,16 +27,6 @@ _LAYER_TYPES: Mapping[str, Move] = {
     "reformat": "reformat",
     "shapehosttodevice": "copy",
 }
-# TensorRT's words for types that are no formats. They come before those of the table, which has the longer ones first.
-_OTHER_TYPES = re.compile(r"\bint64|\bint32|uint8|bool")
-
-
-def data_type(description: str) -> str | None:
-    """Return the precision in a runtime's words for a tensor, such as "Channel major FP16 format"; None if unknown."""
-    text = description.lower()
-    if other := _OTHER_TYPES.search(text):
-        return other[0]
-    return next((row.name for row in FORMATS if row.words and re.search(row.words, text)), None)
 
 
 def tensor_types(tensors: Any) -> list[str]:

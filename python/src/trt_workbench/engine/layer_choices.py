@@ -12,7 +12,7 @@ from trt_workbench.core.builds import LayerChoice, LayerDifference, LayerVariant
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.files import anything
-from trt_workbench.engine.inspection import data_type
+from trt_workbench.core.precision import data_type
 
 NAMES_ONLY = "The engines list only names of layers; build with profiling_verbosity detailed to compare their tactics."
 # The layouts in the inspector's words, named like TensorFormat of NvInferRuntime.h, which lacks inner ones, as hwc4.

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.precision import Format, find, ordered
-from trt_workbench.engine.inspection import data_type
+from trt_workbench.core.precision import Format, data_type, find, ordered
 from trt_workbench.model.precision import Precision, shares_of
 
 _LAYERS = "Layers:\n"

@@ -10,8 +10,7 @@ import onnx
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.precision import find
-from trt_workbench.engine.inspection import data_type
+from trt_workbench.core.precision import data_type, find
 from trt_workbench.model.proto import kinds
 from trt_workbench.model.walking import nodes_within
 

@@ -23,7 +23,7 @@ from trt_workbench.backends.ort.plugin import open_session
 from trt_workbench.backends.profiling import InputFeed, Operation, node_role
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.engine.inspection import data_type
+from trt_workbench.core.precision import data_type
 from trt_workbench.model.node_names import ModelNodes
 
 # The endings of graph fusions and of GenerateUniqueNodeName; what the rewrites of convolutions add before and after
