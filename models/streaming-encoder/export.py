@@ -14,7 +14,8 @@ from safetensors.torch import load_model
 from torch import Tensor
 
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import sanitize, save_model
+from trt_workbench.model.sanitize.sanitize import sanitize
+from trt_workbench.model.weights import save_model
 
 OPSET = 17
 """The newest that TensorRT 8.6 reads in full."""

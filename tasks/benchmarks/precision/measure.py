@@ -25,7 +25,7 @@ from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.quantize.calibrate import calibrate
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.data import CalibrationData, calibration_data

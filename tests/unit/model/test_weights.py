@@ -16,8 +16,8 @@ from trt_workbench.model.low_precision.watch import computed_floats
 from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.rewrites import REWRITES
-from trt_workbench.model.sanitize.sanitize import default_rewrites, sanitize, save_model
-from trt_workbench.model.weights import inferred, light
+from trt_workbench.model.sanitize.sanitize import default_rewrites, sanitize
+from trt_workbench.model.weights import inferred, light, save_model
 
 GRAPH = """g (float[n,128] x) => (float[n,128] y) {
   a = MatMul(x, v) b = Relu(a) c = MatMul(b, w) s = Constant <value = int64[2] {-1, 128}> () y = Reshape(c, s)

@@ -101,7 +101,7 @@ def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Model, dict[st
 def _convert(model: Model, path: Path, keep_fp32: tuple[str, ...]) -> list[str]:
     """Write the converted file and return the operators of it that stayed in fp32 somewhere."""
     from trt_workbench.model.low_precision.cast import cast_model
-    from trt_workbench.model.sanitize.sanitize import save_model
+    from trt_workbench.model.weights import save_model
 
     try:
         made = cast_model(model.load(), "fp16", operators={*_WITHOUT_FP16, *keep_fp32})

@@ -21,9 +21,8 @@ from trt_workbench.model.graph_types import computed_results
 from trt_workbench.model.low_precision.simulate import UNROUNDED, simulated
 from trt_workbench.model.low_precision.watch import RANGES, Watched, with_ranges
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_nodes
-from trt_workbench.model.weights import light
+from trt_workbench.model.weights import light, save_model
 
 Inputs = Mapping[str, NDArray[Any]]
 _NAMED = 3

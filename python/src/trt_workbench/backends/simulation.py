@@ -126,7 +126,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
     from trt_workbench.core.documents import write_json
     from trt_workbench.core.kept import seal, sealed
     from trt_workbench.model.low_precision.simulate import simulated
-    from trt_workbench.model.sanitize.sanitize import save_model
+    from trt_workbench.model.weights import save_model
 
     key = {
         "recipe": _RECIPE,

@@ -12,7 +12,7 @@ from trt_workbench import __version__
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 
 _MARK = "trtw.written_by"
 # What the metadata of all our models begin with: of this mark, of candidates, of exported language models.

@@ -1,4 +1,4 @@
-"""A model's weights apart from its graph: how large they are, where they are in the file, how they are restored."""
+"""A model's weights apart from its graph: their size, their place in the file, how they are restored and written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.input_files import open_regular
 from trt_workbench.model.proto import is_external
 from trt_workbench.model.reading import all_tensors, declared_bytes
@@ -17,6 +18,8 @@ from trt_workbench.model.walking import all_graphs
 
 # Of tensors whose values decide what the graph does: shapes, indices and scales.
 _MOST_BYTES = 4096
+# Protobuf's limit is 2 GiB, and shape inference adds to the file; more weights than this go beside it.
+MOST_WEIGHTS = 2_000_000_000
 _ALIGNED = 64  # bytes at which a weight begins, as runtimes map the file
 _WITHOUT_SIZE = (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED)
 OWN_FILE = "."
@@ -196,6 +199,38 @@ def _around(model: onnx.ModelProto) -> dict[str, Any]:
 def _bare(graph: onnx.GraphProto) -> onnx.GraphProto:
     """Return a copy without initialisers."""
     return onnx.GraphProto(**{field.name: one for field, one in graph.ListFields() if field.name != "initializer"})
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write a model whole or not at all; weights that do not fit into one file go to `NAME.data` beside it.
+
+    What is in a file already stays there.
+
+    Raises:
+        OSError: the folder is not writable or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with scratch_folder(f".{path.name}.", path.parent) as staging:
+        if not any(map(is_external, model.graph.initializer)) and weight_bytes(model) > MOST_WEIGHTS:
+            data = path.with_name(f"{path.name}.data")
+            _save_beside(model, staging / path.name, staging / data.name)
+            (staging / data.name).replace(data)
+        else:
+            write_whole(model, staging / path.name)
+        (staging / path.name).replace(path)
+
+
+def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
+    """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
+    bare = light(model)
+    pairs = zip(bare.graph.initializer, model.graph.initializer, strict=True)
+    own = ((tensor, whole) for tensor, whole in pairs if is_in_own_file(tensor))
+    raw = (
+        (tensor, whole.raw_data or onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(whole)).raw_data)
+        for tensor, whole in own
+    )
+    write_beside(raw, data)
+    path.write_bytes(bare.SerializeToString())
 
 
 def write_whole(model: onnx.ModelProto, path: Path) -> None:

@@ -27,7 +27,7 @@ from trt_workbench.model.low_precision.preparation import prepare
 from trt_workbench.model.low_precision.qdq import ranged_tensors
 from trt_workbench.model.low_precision.ranges import Histogram
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.quantize.settings import CalibrationSettings
 

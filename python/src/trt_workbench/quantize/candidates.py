@@ -31,7 +31,7 @@ from trt_workbench.model.low_precision.qdq import insert_pairs, ranged_tensors
 from trt_workbench.model.opened import Model
 from trt_workbench.model.opsets import OPSETS
 from trt_workbench.model.proto import integer, opset
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.quantize.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.quantize.written import check_written

@@ -29,7 +29,7 @@ from trt_workbench.model.low_precision.groups import Outsider, PrecisionGroup, q
 from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.low_precision.qdq import ranged_tensors
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.quantize.calibrate import Calibrated, fixed_batch, named
 from trt_workbench.quantize.candidates import (
     Candidate,

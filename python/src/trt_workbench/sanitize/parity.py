@@ -26,8 +26,9 @@ from trt_workbench.model.proto import STANDARD
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.model.sanitize.check import Arrays, NotLoaded, compare
 from trt_workbench.model.sanitize.rewrites import SanitizeSettings
-from trt_workbench.model.sanitize.sanitize import SanitizeReport, sanitize, save_model
+from trt_workbench.model.sanitize.sanitize import SanitizeReport, sanitize
 from trt_workbench.model.walking import nodes_within
+from trt_workbench.model.weights import save_model
 
 # Inputs of operators where a number stays a number: at others it is a size, an index or a count, or may divide by 0.
 _ROWS: tuple[tuple[tuple[int, ...], str], ...] = (

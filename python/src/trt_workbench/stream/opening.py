@@ -21,7 +21,7 @@ from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_mo
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.stream.contract.parts import SymbolProfile

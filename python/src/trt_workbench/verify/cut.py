@@ -19,9 +19,8 @@ from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.constants import constant_value
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import has_subgraph, reads
-from trt_workbench.model.weights import inferred
+from trt_workbench.model.weights import inferred, save_model
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]

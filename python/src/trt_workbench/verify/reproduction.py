@@ -22,7 +22,7 @@ from trt_workbench.core.elements import Kind, is_finite, kind, widened
 from trt_workbench.core.files import write_text
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.verify.bisect import FOLDER, Bisected
 from trt_workbench.verify.opening import VerifyRequest
 

@@ -27,7 +27,7 @@ from trt_workbench.core.files import write_text
 from trt_workbench.core.hashing import hash_arrays, hash_document
 from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model, sha256_of
-from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.model.weights import save_model
 from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
 from trt_workbench.verify.opening import VerifyRequest

@@ -23,8 +23,7 @@ from trt_workbench.model.fences import fences
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.attention import candidates
 from trt_workbench.model.sanitize.check import Arrays, compare
-from trt_workbench.model.sanitize.sanitize import MOST_WEIGHTS, save_model
-from trt_workbench.model.weights import weight_bytes
+from trt_workbench.model.weights import MOST_WEIGHTS, save_model, weight_bytes
 from trt_workbench.verify.isolation import Isolated, document_of
 from trt_workbench.verify.opening import Opened, VerifyRequest, of_model
 from trt_workbench.verify.outcome import Verified

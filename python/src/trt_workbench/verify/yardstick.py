@@ -24,8 +24,8 @@ from trt_workbench.model.narrow_formats import is_narrowing, narrow_formats
 from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import LARGE_BYTES, Model
 from trt_workbench.model.proto import kinds, opset
-from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_nodes
+from trt_workbench.model.weights import save_model
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -192,7 +192,8 @@ def _model(entry: Entry, batch: int, folder: Path) -> tuple[Path, list[str]]:
 
 def _fix(path: Path, symbol: str, batch: int) -> None:
     from trt_workbench.model.sanitize.rewrites import SanitizeSettings
-    from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize, save_model
+    from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize
+    from trt_workbench.model.weights import save_model
 
     model, _ = sanitize(Model.open(path), chosen_rewrites(only=["freeze-dims"]), SanitizeSettings(dims={symbol: batch}))
     save_model(model, path)

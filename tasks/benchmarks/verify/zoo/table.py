@@ -131,7 +131,8 @@ def _network(name: str, path: Path) -> None:
     NETWORKS[name]().write(path)
     if name in _SANITIZED:
         from trt_workbench.model.opened import Model
-        from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize, save_model
+        from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize
+        from trt_workbench.model.weights import save_model
 
         model, _ = sanitize(Model.open(path), chosen_rewrites())
         save_model(model, path)

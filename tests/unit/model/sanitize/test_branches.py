@@ -12,7 +12,8 @@ from tests.texts import held
 
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.rewrites import SanitizeSettings
-from trt_workbench.model.sanitize.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
+from trt_workbench.model.sanitize.sanitize import SanitizeReport, default_rewrites, sanitize
+from trt_workbench.model.weights import save_model
 
 YES, NO = {"c": np.array(True)}, {"c": np.array(False)}
 PLAIN = "then_branch = a () => (float[N,3] p) { p = Neg(x) }, else_branch = b () => (float[N,3] q) { q = Abs(x) }"

@@ -14,10 +14,10 @@ from tests.texts import refused
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.model import weights as model_weights
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize import sanitize as sanitize_module
 from trt_workbench.model.sanitize.check import compare
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
-from trt_workbench.model.sanitize.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
+from trt_workbench.model.sanitize.sanitize import SanitizeReport, default_rewrites, sanitize
+from trt_workbench.model.weights import save_model
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 END = np.iinfo(np.int64).max
@@ -288,7 +288,7 @@ def test_weights_count_wherever_their_values_are(tmp_path: Path) -> None:
 
 def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are never handed to protobuf together, and a second writing of one model loses none of them."""
-    monkeypatch.setattr(sanitize_module, "MOST_WEIGHTS", 15_000)  # two of the three weights fit
+    monkeypatch.setattr(model_weights, "MOST_WEIGHTS", 15_000)  # two of the three weights fit
     serialised: list[int] = []
     infer = onnx.shape_inference.infer_shapes
 

@@ -9,7 +9,8 @@ from tests.in_onnxruntime import run
 from tests.onnx_text import write_onnx
 
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sanitize.sanitize import sanitize, save_model
+from trt_workbench.model.sanitize.sanitize import sanitize
+from trt_workbench.model.weights import save_model
 
 INDICES = {f"i{number}": np.array(number, np.int64) for number in range(4)}
 VECTORS = {f"v{number}": np.array([number], np.int64) for number in (-1, 0, 1, 2, 3, 4, 9)}

@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
-from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.constants import Array, constants
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
@@ -21,7 +20,7 @@ from trt_workbench.model.sanitize.branches import has_if, known_values
 from trt_workbench.model.sanitize.integers import outside_int32
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
 from trt_workbench.model.walking import reads, subgraphs
-from trt_workbench.model.weights import inferred, is_in_own_file, light, weight_bytes, write_beside, write_whole
+from trt_workbench.model.weights import inferred, light
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
 
@@ -112,8 +111,6 @@ def _reason(sources: _Sources, value: Array | None) -> str:
 
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
 _ROUNDS = 6
-# Protobuf's limit is 2 GiB, and shape inference adds to the file; more weights than this go beside it.
-MOST_WEIGHTS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -252,35 +249,3 @@ def _findings(model: onnx.ModelProto) -> list[str]:
         if values.facts(name)[0] == np.int64 and outside_int32(values[name]):
             found.append(f"constant {name} exceeds the range of int32, to which TensorRT before 10 clamps")
     return found + staying_ifs(model)
-
-
-def save_model(model: onnx.ModelProto, path: Path) -> None:
-    """Write a model whole or not at all; weights that do not fit into one file go to `NAME.data` beside it.
-
-    What is in a file already stays there.
-
-    Raises:
-        OSError: the folder is not writable or the disk is full.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with scratch_folder(f".{path.name}.", path.parent) as staging:
-        if not any(map(is_external, model.graph.initializer)) and weight_bytes(model) > MOST_WEIGHTS:
-            data = path.with_name(f"{path.name}.data")
-            _save_beside(model, staging / path.name, staging / data.name)
-            (staging / data.name).replace(data)
-        else:
-            write_whole(model, staging / path.name)
-        (staging / path.name).replace(path)
-
-
-def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
-    """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
-    bare = light(model)
-    pairs = zip(bare.graph.initializer, model.graph.initializer, strict=True)
-    own = ((tensor, whole) for tensor, whole in pairs if is_in_own_file(tensor))
-    raw = (
-        (tensor, whole.raw_data or onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(whole)).raw_data)
-        for tensor, whole in own
-    )
-    write_beside(raw, data)
-    path.write_bytes(bare.SerializeToString())
