@@ -15,6 +15,7 @@ from tests.scripts import load_script
 from typer import Typer
 from typer.testing import CliRunner
 
+from trt_workbench.backends import base
 from trt_workbench.core.precision import STREAM, get
 from trt_workbench.core.records import read_records
 
@@ -29,6 +30,24 @@ MODEL = ROOT / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 def test_the_page_shows_the_file(file: Path) -> None:
     shown = f"\n# {file.relative_to(EXAMPLES).as_posix()}\n{file.read_text()}```\n"
     assert shown in (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]
+) -> None:
+    """`backends/base.py` alone says how a backend is added."""
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    code = "\n".join(line[4:] for line in str(base.__doc__).splitlines() if line.startswith("    ") or not line)
+    (tmp_path / "my_module.py").write_text(
+        f"from {base.__name__} import Availability, Backend, Session, TensorSpec\n{code}"
+    )
+    outside_backend("doubling", "my_module:Doubling", tmp_path)
+    model = write_onnx(tmp_path / "m.onnx", "g (float[N,3] x) => (float[N,3] y) { y = Add(x, x) }")
+    np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    run = tmp_path / "run"
+    stdout_of("infer-engine", model, "--backend", "doubling", "--input", f"x={tmp_path / 'x.npy'}", "--output", run)
+    (found,) = run.glob("outputs/*/y.npy")
+    np.testing.assert_array_equal(np.load(found), 2 * np.load(tmp_path / "x.npy"))
 
 
 def test_a_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:

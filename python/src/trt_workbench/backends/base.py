@@ -1,6 +1,29 @@
 """The Backend and Session protocols: what every way of executing a model offers.
 
-The public methods guard state and check inputs against the model; a backend fills in `_load`, `_infer` and `_close`.
+The public methods guard state and check inputs against the model; a backend fills in what is abstract:
+
+    class Doubling(Backend):
+        name, file_kinds = "doubling", (".onnx",)
+
+        def availability(self):
+            return Availability(ok=True)
+
+        def _load(self, model, options):
+            return DoublingSession()
+
+    class DoublingSession(Session):
+        inputs = (TensorSpec("x", "float32", (None, 3)),)
+        outputs = (TensorSpec("y", "float32", (None, 3)),)
+        metadata, provenance = {}, {"device": "cpu"}
+
+        def _infer(self, inputs):
+            return {"y": 2 * inputs["x"]}
+
+        def _close(self):
+            pass
+
+An entry point of the group `trt_workbench.backends` makes it known to every command: `doubling = "my_module:Doubling"`.
+docs/extending.md has one that loads models, and lists what a backend may offer beyond this.
 """
 
 from __future__ import annotations
