@@ -78,12 +78,10 @@ class _Option:
         """Return what a shell completes the value to, the last of a list with commas."""
         from trt_workbench.backends.registry import backend_names
         from trt_workbench.core.precision import precisions
-        from trt_workbench.engine.build_options import BUILT, BuildSetting
 
         made = precisions(lambda one: one.makes) if self.flag == _MADE else precisions()
-        formats = BUILT if isinstance(self.setting, BuildSetting) else made
         before, comma, last = incomplete.rpartition(",")
-        known = backend_names() if self.field in _BACKENDS else formats
+        known = backend_names() if self.field in _BACKENDS else self.setting.completes or made
         return [f"{before}{comma}{name}" for name in known if name.startswith(last)]
 
     def value(self, typed: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

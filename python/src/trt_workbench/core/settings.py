@@ -36,6 +36,7 @@ class Setting:
         default: shown and read where nothing is given, if that is not the field's own default.
         metavar: stands for the value in `--help`.
         argument: no option, but a positional argument.
+        completes: what a shell completes a precision to, where that is not all that a model can be run in or made in.
     """
 
     help: str = ""
@@ -49,6 +50,7 @@ class Setting:
     default: Any = None
     metavar: str | None = None
     argument: bool = False
+    completes: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """Return the schema of the field with the bounds, for pydantic."""

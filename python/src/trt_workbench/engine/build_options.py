@@ -79,6 +79,7 @@ class BuildOptions:
         BuildSetting(
             f"Types that layers may use: {', '.join(BUILT)}; join several with +.",
             kind=str,
+            completes=BUILT,
             native=False,
         ),
     ]
