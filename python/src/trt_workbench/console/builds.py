@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trt_workbench.console.common import print_line
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import WorkbenchError
+from trt_workbench.core.workspace import PLAN_NAME, engine_cache
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +31,10 @@ def what_is_left(error: BaseException, began: float, *, force: bool) -> str:
         began: when it began, in seconds since the epoch: its worker processes put engines into the cache, too.
         force: whether it builds what the cache has.
     """
-    from trt_workbench.engine.cache import built_since
-
     notes = list(getattr(error, "__notes__", ()))
     with suppress(OSError, WorkbenchError):
-        if not notes and (count := built_since(began)):
+        plans = () if notes else engine_cache().glob(f"*/{PLAN_NAME}")
+        if count := sum(plan.stat().st_mtime >= began for plan in plans):
             built = f"{counted(count, 'engine')} built meanwhile {'is' if count == 1 else 'are'}"
             notes = [f"{built} in the engine cache; {same_command(force=force)} goes on from there."]
     return "".join(f" {note}" for note in notes)

@@ -79,6 +79,14 @@ def cache_root() -> Path:
     return folder
 
 
+PLAN_NAME = "engine.plan"
+
+
+def engine_cache() -> Path:
+    """Return the folder of the engine cache, a folder for each key with `PLAN_NAME` in it. Raises as `cache_root`."""
+    return cache_root() / "engines"
+
+
 def extern_root() -> Path:
     """Return the folder for third-party trees: `extern/` of the repository, else of the user's cache.
 

@@ -16,10 +16,9 @@ import filelock
 
 from trt_workbench.core.files import replace_folder, write_bytes
 from trt_workbench.core.interruptible import deferred_interrupts
-from trt_workbench.core.workspace import cache_root
+from trt_workbench.core.workspace import PLAN_NAME, engine_cache
 from trt_workbench.engine.manifest import Manifest, manifest_path, write_manifest
 
-PLAN_NAME = "engine.plan"
 # Part of the key: raised when the meaning of a setting changes.
 KEY_VERSION = 1
 
@@ -65,7 +64,7 @@ class CacheKey:
 
 def engines_dir() -> Path:
     """Return the folder of the cache, made for this user only: anyone who can write there can run code here."""
-    folder = cache_root() / "engines"
+    folder = engine_cache()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
@@ -73,14 +72,8 @@ def engines_dir() -> Path:
 
 def cached_plan(key: str) -> Path | None:
     """Return the plan kept under `key`; None if there is none."""
-    plan = cache_root() / "engines" / key / PLAN_NAME
+    plan = engine_cache() / key / PLAN_NAME
     return plan if plan.is_file() and manifest_path(plan).is_file() else None
-
-
-def built_since(began: float) -> int:
-    """Return how many engines came into the cache since a time in seconds since the epoch. Raises OSError."""
-    plans = (cache_root() / "engines").glob(f"*/{PLAN_NAME}")
-    return sum(plan.stat().st_mtime >= began for plan in plans)
 
 
 @contextlib.contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from trt_workbench.core.workspace import PLAN_NAME
 from trt_workbench.engine.builder import PreparedBuild
-from trt_workbench.engine.cache import PLAN_NAME, engines_dir
+from trt_workbench.engine.cache import engines_dir
 
 
 def request_document(prepared: PreparedBuild) -> dict[str, Any]:
