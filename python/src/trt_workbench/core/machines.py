@@ -9,8 +9,7 @@ from trt_workbench.core.artefacts import BenchArtefacts, Environment, Gpu
 from trt_workbench.core.gpu import nvml_name
 from trt_workbench.core.records import Record
 
-_TENSORRT, _USABLE = "TensorRT", "usable CPUs"
-_SHORT = {"GPU": "{}", "CPU": "{}", _USABLE: "{} usable CPUs"}
+_TENSORRT = "TensorRT"
 _Fact = tuple[str, bool, str | None]
 
 
@@ -37,18 +36,12 @@ class MachineDifference:
 
 def differences(a: BenchArtefacts, b: BenchArtefacts) -> list[MachineDifference]:
     """Return what differs between the machines and libraries of two runs, what decides first."""
-    return _differences(_facts(a.environment, a.records), _facts(b.environment, b.records))
+    return _differences(facts(a.environment, a.records), facts(b.environment, b.records))
 
 
 def other_machine(earlier: Environment, now: Environment) -> list[str]:
     """Return what differs between two environments so that times are not to be compared; nothing on one machine."""
-    return [str(one) for one in _differences(_facts(earlier, ()), _facts(now, ())) if one.decides]
-
-
-def machine_of(environment: Environment) -> str:
-    """Return one text for all that decides whether times of two runs may be compared, the card first."""
-    facts = [(what, text) for what, decides, text in _facts(environment, ()) if decides and text]
-    return ", ".join(_SHORT.get(what, f"{what} {{}}").format(text) for what, text in facts)
+    return [str(one) for one in _differences(facts(earlier), facts(now)) if one.decides]
 
 
 def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[MachineDifference]:
@@ -61,13 +54,14 @@ def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[MachineDifferen
     return sorted(found, key=lambda one: not one.decides)
 
 
-def _facts(environment: Environment, records: Iterable[Record]) -> Iterator[_Fact]:
+def facts(environment: Environment, records: Iterable[Record] = ()) -> Iterator[_Fact]:
+    """Yield what a machine is: a name, whether it decides if times may be compared, and what it is there."""
     driver, cpu = environment.driver, environment.cpu
     yield "GPU", True, _joined(_visible(driver.gpus, environment.variables.get("CUDA_VISIBLE_DEVICES")))
     yield "driver", True, driver.driver_version
     yield "CUDA of the driver", True, driver.cuda_driver_version
     yield "CPU", True, cpu.model
-    yield _USABLE, True, str(cpu.processors_available or "") or None
+    yield "usable CPUs", True, str(cpu.processors_available or "") or None
     yield _TENSORRT, True, _joined(_versions(records, "tensorrt"))
     for package in ("onnxruntime", "onnxruntime-gpu", "torch", "trt-workbench", "trt-workbench-native"):
         yield package, False, environment.packages.get(package)

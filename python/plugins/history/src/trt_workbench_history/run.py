@@ -14,7 +14,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, refuse_foreign, write_text
-from trt_workbench.core.machines import machine_of
+from trt_workbench.core.machines import facts
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.report.page import is_our_page, render
@@ -30,6 +30,7 @@ Over = Literal["dates", "commits"]
 
 # Folders of folders of runs, such as `tmp/` itself.
 _DEEPEST = 3
+_SHORT = {"GPU": "{}", "CPU": "{}", "usable CPUs": "{} usable CPUs"}
 # A page with more pictures takes long to open; the table has every series.
 _MOST_DRAWN = 40
 _SHORT_COMMIT = 12
@@ -166,6 +167,13 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _runs_below(entry, depth - 1)
 
 
+def _machine(environment: Environment) -> str:
+    """Return one text for all that decides whether times of two runs may be compared, the card first."""
+    return ", ".join(
+        _SHORT.get(what, f"{what} {{}}").format(text) for what, decides, text in facts(environment) if decides and text
+    )
+
+
 def _gather(folder: Path) -> _Gathered:
     found = _Gathered()
     for directory in _runs_below(folder, _DEEPEST):
@@ -178,7 +186,7 @@ def _gather(folder: Path) -> _Gathered:
             environment = read_environment(directory)
             moment = datetime.datetime.fromisoformat(run.started_at)
             with foreign_files(directory):
-                machine, answer = machine_of(environment), run_answer(directory, run, environment)
+                machine, answer = _machine(environment), run_answer(directory, run, environment)
                 figures = [*READERS[run.command](directory)] if run.command in READERS else []
         except (UsageProblem, ValueError) as error:
             found.left_out.append(str(error))
