@@ -16,12 +16,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from trt_workbench.core.errors import DeviceFailure, WorkbenchError, error_of
 
@@ -42,7 +41,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 _TAIL_CHARACTERS = 600
 # What a worker may take to end once it is asked to.
-_GRACE_S = 20.0
+GRACE_S = 20.0
 
 
 def python_command(
@@ -168,7 +167,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
                 self._process.stdin.close()
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=0 if error else _GRACE_S)
+                self._process.wait(timeout=0 if error else GRACE_S)
         finally:
             self.kill()
             self._reader.join()
@@ -224,7 +223,7 @@ class WorkerProcess(AbstractContextManager["WorkerProcess"]):
 
     def kill(self) -> None:
         """End the process and what it has started, which are a group of their own."""
-        _signal_group(self._process, signal.SIGKILL)
+        signal_group(self._process, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
 
@@ -325,7 +324,7 @@ def run_to_end(command: list[str], timeout_s: float, environment: Mapping[str, s
     return Ended(process.returncode, stdout, stderr)
 
 
-def _signal_group(process: subprocess.Popen[Any], number: signal.Signals) -> None:
+def signal_group(process: subprocess.Popen[Any], number: signal.Signals) -> None:
     """Send a signal to a process and what it has started, which are a group of their own."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, number)
@@ -335,59 +334,15 @@ def _end(process: subprocess.Popen[str]) -> None:
     """End a process and what it has started, kindly first: a container outlives its client that is killed."""
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            _signal_group(process, signal.SIGTERM)
-            process.communicate(timeout=_GRACE_S)
+            signal_group(process, signal.SIGTERM)
+            process.communicate(timeout=GRACE_S)
     finally:
-        _signal_group(process, signal.SIGKILL)
+        signal_group(process, signal.SIGKILL)
 
 
-class CommandPool(AbstractContextManager["CommandPool"]):
-    """Commands that run at one time, each with a log. A context manager that ends those that are left."""
-
-    def __init__(self, at_once: int) -> None:
-        """Let so many run at one time."""
-        self._threads = ThreadPoolExecutor(at_once)
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._lock, self._ended = threading.Lock(), False
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End what runs, kindly first; nothing that waits is started any more."""
-        with self._lock:
-            self._ended = True
-            for process in self._running:
-                _signal_group(process, signal.SIGTERM)
-            running = [*self._running]
-        for process in running:
-            try:
-                process.wait(timeout=_GRACE_S)
-            except subprocess.TimeoutExpired:
-                _signal_group(process, signal.SIGKILL)
-        self._threads.shutdown(cancel_futures=True)
-
-    def start(self, command: Sequence[str], log: Path) -> Future[int | None]:
-        """Run a command as soon as there is room; its output is added to `log`.
-
-        Returns:
-            Its exit code, below zero the number of the signal that killed it; None if the pool was ended before.
-        """
-        return self._threads.submit(self._run, command, log)
-
-    def _run(self, command: Sequence[str], log: Path) -> int | None:
-        with log.open("ab") as file:
-            with self._lock:
-                if self._ended:
-                    return None
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
-                )
-                self._running.add(process)
-            try:
-                return process.wait()
-            finally:
-                with self._lock:
-                    self._running.discard(process)
+def started(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a command in a group of its own, that reads nothing and prints into `log`. Raises OSError."""
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
 
 def ask_python(code: str, *arguments: str, timeout_s: float = 120, environment: Mapping[str, str] | None = None) -> Any:

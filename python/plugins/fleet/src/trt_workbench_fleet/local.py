@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Sequence
 from concurrent.futures import wait
 
-from trt_workbench.core.workers import CommandPool
 from trt_workbench_fleet.array import JobArray
-from trt_workbench_fleet.scheduler import POLL_S, Watch, render
+from trt_workbench_fleet.scheduler import POLL_S, CommandPool, Watch, render
 
 SCRIPT = "shards.sh"
 

@@ -9,9 +9,9 @@ from concurrent.futures import wait
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.launcher import package
-from trt_workbench.core.workers import CommandPool, python_command
+from trt_workbench.core.workers import python_command
 from trt_workbench_fleet.array import JobArray
-from trt_workbench_fleet.scheduler import POLL_S, Watch, render
+from trt_workbench_fleet.scheduler import POLL_S, CommandPool, Watch, render
 
 PROGRAM = "ray_job.py"
 _NO_NODE = "No node of this Ray cluster has"

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import signal
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.core.workers import run_to_end
+from trt_workbench.core.workers import GRACE_S, run_to_end, signal_group, started
 from trt_workbench_fleet.array import JobArray
 
 Watch = Callable[[], None]
@@ -98,6 +104,52 @@ def poll(is_over: Callable[[], bool], watch: Watch, after: str) -> None:
     except KeyboardInterrupt as error:
         error.add_note(f"The job goes on. {after}")
         raise
+
+
+class CommandPool(AbstractContextManager["CommandPool"]):
+    """Commands that run at one time, each with a log. A context manager that ends those that are left."""
+
+    def __init__(self, at_once: int) -> None:
+        """Let so many run at one time."""
+        self._threads = ThreadPoolExecutor(at_once)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock, self._ended = threading.Lock(), False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what runs, kindly first; nothing that waits is started any more."""
+        with self._lock:
+            self._ended = True
+            for process in self._running:
+                signal_group(process, signal.SIGTERM)
+            running = [*self._running]
+        for process in running:
+            try:
+                process.wait(timeout=GRACE_S)
+            except subprocess.TimeoutExpired:
+                signal_group(process, signal.SIGKILL)
+        self._threads.shutdown(cancel_futures=True)
+
+    def start(self, command: Sequence[str], log: Path) -> Future[int | None]:
+        """Run a command as soon as there is room; its output is added to `log`.
+
+        Returns:
+            Its exit code, below zero the number of the signal that killed it; None if the pool was ended before.
+        """
+        return self._threads.submit(self._run, command, log)
+
+    def _run(self, command: Sequence[str], log: Path) -> int | None:
+        with log.open("ab") as file:
+            with self._lock:
+                if self._ended:
+                    return None
+                self._running.add(process := started(command, file))
+            try:
+                return process.wait()
+            finally:
+                with self._lock:
+                    self._running.discard(process)
 
 
 def render(template: str, **values: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trt_workbench.core.workers import CommandPool
+from trt_workbench_fleet.scheduler import CommandPool
 
 
 def python(code: str) -> list[str]:
