@@ -125,6 +125,22 @@ def test_the_core_imports_no_plug_in() -> None:
     assert [str(module) for module in MODULES if any(name in source(module) for name in packages)] == []
 
 
+def outside_types(module: Path) -> set[str]:
+    """What a module imports, within functions too, but for the names of types alone."""
+    tree = ast.parse(source(module))
+    of_types = [one for one in ast.walk(tree) if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
+    alone = {id(inner) for one in of_types for inner in ast.walk(one)}
+    found = (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom) and id(one) not in alone)
+    return {f"{one.module}.{alias.name}".removeprefix("trt_workbench.") for one in found for alias in one.names}
+
+
+def test_the_protocol_of_backends_needs_the_core_alone() -> None:
+    """So that it is read in minutes, and a backend is added from it."""
+    own = {name for name in outside_types(Path("backends/base.py")) if name.split(".")[0] in (*LAYERS, *FEATURES)}
+    assert {name.split(".")[0] for name in own} == {"core"}
+    assert "model.opened.Model" in outside_types(Path("backends/registry.py"))  # which checks what packages load
+
+
 def test_only_the_program_is_at_the_root() -> None:
     assert {module.stem for module in MODULES if len(module.parts) == 1} == {"__init__", "__main__", *PROGRAM}
 
