@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trt_workbench.backends.profiling import Operation
-from trt_workbench.profile.strip import strips
+from trt_workbench.profile.report import strips
 from trt_workbench.profile.view import SideView
 
 FACTS: Any = {"path": "m.onnx", "backend": "ort-cpu", "precision": "fp32"}

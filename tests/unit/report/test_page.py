@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trt_workbench.profile.strip import Strips
+from trt_workbench.profile.report import Strips
 from trt_workbench.report.page import markdown, one_line, render, small
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})
