@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.quantize.document import Sensitivity, decibels, noisiest
-from trt_workbench.report.commands import again
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 from trt_workbench.report.verdict import Headline
@@ -30,6 +31,28 @@ _LONGEST = 54  # characters of a group's name next to its bar
 
 
 read = reader("sensitivity.json", Sensitivity)
+
+
+_FLAGS = ("--debug", "--json")
+_OUTPUT = ("--output", "-o")
+
+
+def again(words: Sequence[str], without: Collection[str] = (), more: Sequence[str] = ()) -> str:
+    """Return a command to copy, made from the one that the report is of, without its output and some of its options.
+
+    Args:
+        words: of the command line.
+        without: options, each with a value, that are left out.
+        more: words at its end.
+    """
+    left_out = (*_OUTPUT, *without)
+    kept, skip = [], False
+    for word in words:
+        if skip or word in _FLAGS or word.split("=")[0] in left_out:
+            skip = not skip and word in left_out
+            continue
+        kept.append(word)
+    return shlex.join([*kept, *more])
 
 
 def answer(found: Sensitivity) -> Headline:

@@ -6,8 +6,7 @@ import pytest
 from tests.unit.quantize.planted import PLANTED
 
 from trt_workbench.quantize.document import GroupLoss, Sensitivity
-from trt_workbench.quantize.sensitivity_report import _next, answer, brings
-from trt_workbench.report.commands import again
+from trt_workbench.quantize.sensitivity_report import _next, again, answer, brings
 
 
 @pytest.mark.parametrize(
