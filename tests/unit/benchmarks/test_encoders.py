@@ -13,7 +13,7 @@ import pytest
 from tests.in_app import json_of, stderr_of, trtw
 from tests.scripts import load_script
 
-from trt_workbench.backends.trt.options import split_options
+from trt_workbench.backends.trt.backend import split_options
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.options import session_options

@@ -28,7 +28,7 @@ from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch.llm import load_torch_llm
-from trt_workbench.backends.trt.options import split_options
+from trt_workbench.backends.trt.backend import split_options
 from trt_workbench.llm.export import ExportSettings, exported_graph
 from trt_workbench.llm.generation import generate_cached, generate_uncached
 from trt_workbench.llm.models import SessionCache, SessionSlots

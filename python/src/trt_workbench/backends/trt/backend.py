@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import ValidationError
+
 from trt_workbench.backends.abilities import Profiles, Reproduces, Reproduction
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
@@ -13,8 +15,7 @@ from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.layers import time_layers
-from trt_workbench.backends.trt.options import split_options
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import parse
 from trt_workbench.engine.builder import build, prepare_build
 from trt_workbench.engine.loading import CheckedPlan, LoadedEngine, load_engine, read_plan
@@ -79,6 +80,43 @@ def _settings(options: SessionOptions, provenance: Mapping[str, Any]) -> list[st
         lines.append(f"for name, shapes in {ranges!r}.items(): profile.set_shape(name, *shapes)")
         lines.append("config.add_optimization_profile(profile)")
     return lines
+
+
+_RUNNER_KEYS = tuple(RunnerChoice.model_fields)
+
+
+def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]:
+    """Return how to run and how to build.
+
+    Extra options are the fields of `RunnerChoice` and of `BuildSettings`.
+
+    Raises:
+        UsageProblem: an option is unknown or wrong.
+    """
+    known = (*_RUNNER_KEYS, *BuildSettings.model_fields)
+    for key in options.extra:
+        if key not in known:
+            raise UsageProblem(f"Backend trt has no option {key!r}; {did_you_mean(key, known)}")
+    choice = _choice({key: options.extra[key] for key in _RUNNER_KEYS if key in options.extra})
+    overrides = {key: value for key, value in options.extra.items() if key in BuildSettings.model_fields}
+    # the session's precision counts unless a settings file decides and nothing else was asked for
+    if "precision" not in overrides and (choice.config is None or options.precision != "fp32" or options.tf32):
+        overrides["precision"] = f"{options.precision}+tf32" if options.tf32 else options.precision
+    settings = load_settings(choice.config, overrides)
+    if choice.slots is not None and choice.slots < options.concurrency:
+        raise UsageProblem(f"{options.concurrency} concurrent calls need as many slots, not {choice.slots}.")
+    return choice, settings
+
+
+def _choice(given: Mapping[str, Any]) -> RunnerChoice:
+    try:
+        return RunnerChoice.model_validate(given)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name, reason = ".".join(map(str, details["loc"])), details["msg"]
+        raise UsageProblem(
+            f"Option {name} of backend trt is wrong ({reason[0].lower()}{reason[1:]}): {details['input']!r}."
+        ) from error
 
 
 class TrtBackend(Backend, Profiles, Reproduces):

@@ -1,4 +1,4 @@
-"""How an engine is loaded and run, as it is asked for. Builds are another matter (`options.py`)."""
+"""How an engine is loaded and run, as it is asked for. Builds are another matter (`engine/options.py`)."""
 
 from __future__ import annotations
 
