@@ -122,18 +122,15 @@ def pytest_collection_finish() -> None:
 
 @cache
 def _asks_for_torch(test: Callable[..., None]) -> bool:
-    module = _source(test.__module__)
-    if not re.search(_NEEDS_TORCH, module):
-        return False
-    return bool(
-        re.search(_NEEDS_TORCH, inspect.getsource(test))
-        or re.search(rf"^(\w+ = )?{_NEEDS_TORCH}", module, re.MULTILINE)
-    )
+    whole, in_places = _needs_torch(test.__module__)
+    return whole or (in_places and bool(re.search(_NEEDS_TORCH, inspect.getsource(test))))
 
 
 @cache
-def _source(module: str) -> str:
-    return inspect.getsource(sys.modules[module])
+def _needs_torch(module: str) -> tuple[bool, bool]:
+    """Return whether all tests of the module do, and whether anything in it does."""
+    source = inspect.getsource(sys.modules[module])
+    return bool(re.search(rf"^(\w+ = )?{_NEEDS_TORCH}", source, re.MULTILINE)), bool(re.search(_NEEDS_TORCH, source))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -287,14 +287,15 @@ def old_python() -> str | None:
     return None
 
 
-@pytest.mark.skipif(old_python() is None, reason="no Python older than 3.11 on this machine")
 def test_an_old_python_finds_a_newer_one_or_says_what_it_needs(repository, tmp_path):
+    if (old := old_python()) is None:
+        pytest.skip("no Python older than 3.11 on this machine")
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     named = tmp_path / f"python3.{sys.version_info[1]}"
     named.write_text(textwrap.dedent(f'#!/bin/sh\nexec {sys.executable} "$@"\n'))
     named.chmod(0o755)
-    with start(repository, "--help", python=str(old_python()), PATH=f"{tmp_path}:{path}") as process:
+    with start(repository, "--help", python=old, PATH=f"{tmp_path}:{path}") as process:
         assert process.communicate()[0].startswith("usage: tasks/run")
-    with start(repository, "--help", python=str(old_python()), PATH=str(tmp_path / "empty")) as process:
+    with start(repository, "--help", python=old, PATH=str(tmp_path / "empty")) as process:
         assert "tasks/run needs Python 3.11 or newer" in process.communicate()[1]
     assert process.returncode == 1

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from trt_workbench.core.statistics import bootstrap
 from trt_workbench.core.statistics.bootstrap import (
@@ -62,6 +61,8 @@ def test_a_score_is_never_outside_of_its_own_interval(resampled: list[float], va
 
 @pytest.mark.parametrize(("whole", "units"), [(0, 64), (1, 400), (7, 20), (64, 64)])
 def test_the_interval_of_a_share_is_wilsons(whole: int, units: int) -> None:
+    from scipy.stats import binomtest  # here: its import takes as long as collecting a thousand tests
+
     expected = binomtest(whole, units).proportion_ci(method="wilson")
     assert share_interval(whole / units, units) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
@@ -108,6 +109,8 @@ def test_where_no_unit_differs_another_may_lose_all() -> None:
 
 
 def test_one_unit_that_gains_makes_no_loss_certain() -> None:
+    from scipy.stats import binomtest
+
     better, none = loss_of(np.r_[-1.0, np.zeros(39)]), loss_of(np.zeros(40))
     worse = loss_of(np.r_[1.0, np.zeros(39)])
     assert 0.03 < better[1] < none[1] < worse[1]
