@@ -32,7 +32,9 @@ def _forked_workers(forking: Any) -> Iterator[None]:
 def _latencies_of_few_calls() -> Iterator[None]:
     """Let `decide` measure each row for a moment."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decide_run, "MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
+        patch.setattr(
+            decide_run, "MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2, slices=2)
+        )
         yield
 
 

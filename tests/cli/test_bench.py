@@ -25,7 +25,7 @@ from trt_workbench.core.records import Record, finished_records
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
-MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
+MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, slices: 2}\n"
 
 
 def write_model(path: Path, axis: int = -1) -> Path:

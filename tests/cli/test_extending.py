@@ -74,7 +74,7 @@ def test_a_command() -> None:
 def test_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     shown = yaml.safe_load((EXAMPLES / "scenario" / "batches.yaml").read_text())
-    quick = {"repetitions": 1, "measure": {"warmup_ms": 1, "duration_s": 0.01, "min_iterations": 1}}
+    quick = {"repetitions": 1, "measure": {"warmup_ms": 1, "duration_s": 0.01, "min_iterations": 1, "slices": 2}}
     (tmp_path / "bench.yaml").write_text(json.dumps({**shown, **quick}))
     stdout_of("bench", tmp_path / "bench.yaml", "--output", tmp_path / "run")
     records = read_records(tmp_path / "run" / "records.jsonl")

@@ -40,7 +40,7 @@ def new_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_package
 def test_bench_and_report(tmp_path: Path) -> None:
     config = tmp_path / "bench.yaml"
     config.write_text(
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2}\n"
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2, slices: 2}\n"
         "models: {detector: {embedded: shapes-yolov10}}\n"
         "runtimes: [{backend: ort-cpu}, {backend: my-runtime, threads: [1, 2]}]\n"
         "scenarios: {arrays: {kind: arrays}, boxes: {kind: image-to-boxes, imgsz: [96, 128]}}\n"

@@ -39,7 +39,7 @@ def words(tmp_path: Path) -> Callable[[str], list[object]]:
     model = write_onnx(tmp_path / "m.onnx", "g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
     bench = tmp_path / "bench.yaml"
     bench.write_text(
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2}\n"
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2, slices: 2}\n"
         f"models: {{relu: {{path: {model}}}}}\nruntimes: [{{backend: odd}}]\nscenarios: {{arrays: {{kind: arrays}}}}\n"
     )
     image = tmp_path / "image.png"

@@ -89,7 +89,7 @@ def test_check_contract(tmp_path: Path) -> None:
 def test_bench(tmp_path: Path) -> None:
     config, every, right = tmp_path / "bench.yaml", write_models(tmp_path), write_models(tmp_path, "right", right=True)
     config.write_text(
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2}\n"
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2, slices: 2}\n"
         f"models: {{m: {{path: {every}}}, r: {{path: {right}}}}}\n"
         "runtimes: [{backend: pairs}]\nscenarios: {arrays: {kind: arrays}}\n"
     )
@@ -154,7 +154,7 @@ def test_a_model_that_is_random_by_design_is_refused(dropout: Path, tmp_path: Pa
     (tmp_path / "expected").mkdir()
     bench = tmp_path / "bench.yaml"
     text = (
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2}\n"
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, min_iterations: 2, slices: 2}\n"
         f"models: {{m: {{path: {dropout}}}}}\nruntimes: [{{backend: ort-cpu}}]\n"
         "scenarios: {arrays: {kind: arrays}}\n"
     )

@@ -129,7 +129,7 @@ def test_bench_its_report_and_the_overview(coco: Any, tmp_path: Path) -> None:
         files[kind] = coco.model.rename(tmp_path / f"{kind}.onnx")
     config, directory = tmp_path / "bench.yaml", tmp_path / "run"
     config.write_text(
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02, slices: 2}\n"
         f"models: {{float: {{path: {files['fp32']}}}, half: {{path: {files['fp16']}}}, "
         f"quantised: {{path: {files['int8']}}}}}\n"
         "runtimes: [{backend: ort-cpu}]\nscenarios: {s: {kind: arrays}}\n"

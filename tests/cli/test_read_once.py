@@ -28,7 +28,7 @@ GRAPH = """g (float[N,3,8,8] x) => (float[N,5] y) {
   a = Conv <pads = [1, 1, 1, 1]> (x, w) b = Relu(a) c = GlobalAveragePool(b) d = Flatten(c) y = MatMul(d, v)
 }"""
 BENCH = """repetitions: 1
-measure: {warmup_ms: 1, duration_s: 0.02}
+measure: {warmup_ms: 1, duration_s: 0.02, slices: 2}
 models: {m: {path: model.onnx}}
 runtimes: [{backend: ort-cpu}, {backend: ort-cpu, name: one, threads: 1}]
 scenarios: {sweep: {kind: arrays, batch: [1, 2]}}

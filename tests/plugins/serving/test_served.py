@@ -116,7 +116,7 @@ def test_nothing_that_takes_the_model_apart_is_tried_on_a_server(model: Path) ->
 def test_bench_measures_a_server_at_each_concurrency(tmp_path: Path, model: Path) -> None:
     config = tmp_path / "bench.yaml"
     config.write_text(
-        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.05, min_iterations: 4}\n"
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.05, min_iterations: 4, slices: 2}\n"
         f"models: {{linear: {{path: {model}}}}}\n"
         "runtimes: [{backend: v2, concurrency: [1, 4]}]\n"
         "scenarios: {requests: {kind: arrays}}\n"

@@ -27,7 +27,7 @@ def config(folder: Path, *runtimes: dict[str, object]) -> BenchConfig:
             "runtimes": list(runtimes) or [{"backend": "ort-cpu", "file": [None, "half"]}],
             "scenarios": {"s": {"kind": "arrays"}},
             "repetitions": 2,
-            "measure": {"warmup_ms": 0, "duration_s": 0.001},
+            "measure": {"warmup_ms": 0, "duration_s": 0.001, "slices": 1},
         }
     )
 
