@@ -23,6 +23,7 @@ from tests.fork_server import ForkServer
 
 import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
+pytest_plugins = ("tests.tiers",)
 DOUBLES = Path(__file__).parent / "doubles"
 # Where SIGCHLD is ignored, each process that a test starts ends with the exit code 0.
 _USUAL_SIGNALS = {
@@ -88,13 +89,13 @@ def pytest_collection() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs PyTorch, so that `-m torch` runs it alone where PyTorch is.
 
-    Files with a slow test come first: at the end, one process would wait for what the other has begun.
+    Files with a long test come first: at the end, one process would wait for what the other has begun.
     """
     for item in items:
         if isinstance(item, pytest.Function) and ("llm_folder" in item.fixturenames or _asks_for_torch(item.function)):
             item.add_marker(pytest.mark.torch)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -424,7 +424,7 @@ def relu(folder: Path) -> tuple[object, ...]:
     return (model, "--data", folder / "data.npy")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path, tmp_path: Path) -> None:
     variants = tmp_path / "variants.yaml"
     variants.write_text("trt:\n  level5: {optimization_level: 5}\n")

@@ -164,7 +164,7 @@ def test_a_manifest_gives_ranges_and_a_score(tmp_path: Path, spoken: tuple[Path,
     held(said.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_is_by_words(tmp_path: Path) -> None:
     few = ("--samples", 8, "--keep", "/blocks.1/*", "--keep", "/blocks.2/*")
     words = ("--to", "int8", "--calibration", "code", *few, "--score-samples", 8)

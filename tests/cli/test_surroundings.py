@@ -65,7 +65,7 @@ def test_a_pipe_where_telemetry_wrote_stops_nobody(coco: CocoSetup, tmp_path: Pa
     assert code == 0, said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["torch", "tokenizer"])
 def test_pytorch_keeps_nothing_in_a_folder_that_others_can_make(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -84,7 +84,7 @@ def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_
     assert "faulty:fp32, boxes.onnx at batch=2: wrong" in overview
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
 def test_rows_of_ones_own_are_put_together_on_torch_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")

@@ -44,7 +44,7 @@ def check(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
     assert not found, "\n".join([first, *shown, last])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITHOUT_TORCH)
 def test_a_command_gives_what_it_gave(name: str, workplace: Path, request: pytest.FixtureRequest) -> None:
     check(name, workplace, request)

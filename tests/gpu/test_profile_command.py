@@ -89,7 +89,7 @@ def test_two_precisions_meet_in_the_same_nodes(profiled: Profiled) -> None:
     assert "fp16" in types
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("tool", [NCU, NSYS], ids=lambda tool: tool.command)
 def test_kernels_belong_to_layers(tool: Tool, profiled: Profiled) -> None:
     try:

@@ -184,7 +184,7 @@ def test_torch_agrees_with_the_cpu(convolutions: Path, precision: str, atol: flo
         assert session.provenance["host_reads"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_torch_compile_agrees_with_the_cpu(convolutions: Path, mode: str) -> None:

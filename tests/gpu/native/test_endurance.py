@@ -11,7 +11,7 @@ from trt_nets import WIDTH, Engines, build, linear, linear_answer
 RUNS = 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_runs_leak_nothing(native: Any, engines: Engines) -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.integers(-4, 5, (rows, WIDTH)).astype(np.float32) for rows in range(1, 65)]

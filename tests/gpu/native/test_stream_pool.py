@@ -276,7 +276,7 @@ def test_large_state(native: Any, engines: Engines, graphs: bool) -> None:
             np.testing.assert_array_equal(h, (first if number == 2 else 0 * first) + runs * (number + 1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_streams_leave_nothing_behind(native: Any, engines: Engines) -> None:
     rng = np.random.default_rng(0)
     with make_pool(native, engines("streaming 1 1"), capacity=64) as pool:

@@ -157,7 +157,7 @@ def test_without_a_compiler_torch_compile_says_so(monkeypatch: pytest.MonkeyPatc
     assert TorchBackend().availability().ok
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
 def test_compiled_agrees_with_onnx_runtime(tmp_path: Path) -> None:

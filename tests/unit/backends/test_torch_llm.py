@@ -174,7 +174,7 @@ def test_a_model_that_is_not_compiled_as_a_whole_is_refused(
         model.last_logits(TOKENS[None])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
 def test_sixty_tokens_by_compiled_code(llm_folder: Folders) -> None:

@@ -69,7 +69,7 @@ def check(case: Any, folder: Path) -> bool:
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_supported_operator_agrees_with_onnx(tmp_path: Path) -> None:
     passed, failed, covered = 0, [], set()
     for case in cases():
@@ -95,7 +95,7 @@ def run(model: onnx.ModelProto, given: list[Any], folder: Path) -> None:
         module(*[as_torch(np.asarray(item)) for item in given])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_word_that_an_attribute_does_not_take_is_not_taken_for_another(tmp_path: Path) -> None:
     """ONNX Runtime refuses each; Conv's auto_pad was SAME_LOWER with any word, and Pad's mode the last one."""
     text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[2,1,3] x) => (float[2,1,1,4] y)
