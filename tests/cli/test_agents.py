@@ -71,6 +71,7 @@ def runner(folder: Path, **more: str) -> dict[str, str]:
     return kept | own | more
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("least", "code", "word"), [(0.2, 0, "Passed: score."), (1.0, 1, "Failed: score (1 of 1).")])
 def test_the_steps_of_the_action_run(
     tmp_path: Path, fork_server: ForkServer, least: float, code: int, word: str

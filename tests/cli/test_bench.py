@@ -59,6 +59,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.long
 def test_the_shipped_streams_are_measured_with_their_state(tmp_path: Path) -> None:
     """The configuration itself, with few calls of few streams."""
     text = shipped_configs()["stream"].read_text(encoding="utf-8")
@@ -95,6 +96,7 @@ def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     assert "tiny b1" in (tmp_path / "all" / "overview.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_processes")
 def test_a_worker_measures_in_an_interpreter_of_its_own(config: Path, tmp_path: Path) -> None:
     words = ("--only", "b1/one", "--output", tmp_path / "run")
@@ -213,6 +215,7 @@ def unfinished(run: Path, records: int) -> list[Record]:
     return before
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_it_ended_and_what_failed_is_tried_again(config: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     stdout_of("bench", config, "--output", run)
@@ -231,6 +234,7 @@ def test_a_run_goes_on_where_it_ended_and_what_failed_is_tried_again(config: Pat
     assert "Part 1, from " in (run / "report.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["none", "processor", "version", "repetitions", "model", "only"])
 def test_nothing_is_taken_of_a_finished_run_or_of_another_machine_version_or_setting(
     change: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -271,6 +275,7 @@ def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, endin
     return code, said.read_text()
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_goes_on(config: Path, fork_server: ForkServer, tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 30"))
     run = tmp_path / "run"
@@ -285,6 +290,7 @@ def test_a_run_that_was_killed_goes_on(config: Path, fork_server: ForkServer, tm
     assert not list(tmp_path.glob(".run.*"))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_runs_are_kept_and_marked(
     config: Path, fork_server: ForkServer, tmp_path: Path, ending: signal.Signals
@@ -384,6 +390,7 @@ def test_runtimes_load_together_where_asked(config: Path, tmp_path: Path, monkey
     assert {record.status for record in measured(tmp_path / "run")} == {"ok"}
 
 
+@pytest.mark.long
 def test_one_that_cannot_load_beside_others_is_a_failed_record(config: Path, tmp_path: Path) -> None:
     write_model(tmp_path / "broken.onnx", axis=7)
     models = config.read_text().replace("{tiny:", "{broken: {path: broken.onnx}, tiny:")

@@ -37,6 +37,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("doubled", "model")
 def test_settings_and_image_sizes_are_swept(tmp_path: Path) -> None:
     config = write(
@@ -233,6 +234,7 @@ def one_runtime(folder: Path, runtime: str = "{backend: trt, name: built, precis
     return write(folder, f"models: {{m: {{path: m.onnx}}}}\nruntimes: {runtimes}\nscenarios: {{s: {scenario}}}\n")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("doubled", "model")
 def test_several_builds_are_measured_in_turns_and_their_spread_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -261,6 +263,7 @@ def test_several_builds_are_measured_in_turns_and_their_spread_is_shown(
     assert len((tmp_path / "log").read_text().splitlines()) == 6
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("doubled", "model")
 def test_a_resumed_run_has_the_builds_of_one_that_nothing_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,7 @@ def config(tmp_path: Path, fake: None) -> Path:  # noqa: ARG001
     return write_config(tmp_path, "{backend: ort-cpu}, {backend: fake}")
 
 
+@pytest.mark.long
 def test_a_backend_that_is_wrong_at_batch_two_alone(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     assert "wrong in B" in {point["outcome"] for point in json.loads(compared.stdout)["points"]}
 
 
+@pytest.mark.long
 def test_what_is_not_compared_is_said(config: Path, tmp_path: Path) -> None:
     config.write_text("compare_outputs: false\n" + config.read_text())
     said = " ".join(stdout_of("bench", config, "--output", tmp_path / "run").split())

@@ -41,6 +41,7 @@ def test_shards_are_whole_sweeps_and_merge_to_one_report(config: Path, tmp_path:
     assert [line for part in parts for line in part] == listed
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("doubled")
 def test_several_builds_of_shards_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All builds of a model are in one shard, where they take turns; engines are in the cache of the first run."""
@@ -67,6 +68,7 @@ def test_several_builds_of_shards_are_those_of_one_process(tmp_path: Path, monke
     assert "Several builds: s, b b1, trt" in (tmp_path / "merged" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_what_is_missing_is_said_and_changes_are_found(config: Path, tmp_path: Path) -> None:
     stdout_of("bench", config, "--shard", "0/2", "--output", tmp_path / "0")
     held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged"))
@@ -80,6 +82,7 @@ def test_what_is_missing_is_said_and_changes_are_found(config: Path, tmp_path: P
     held(stderr_of("bench", config, "--shard", "0/2"))
 
 
+@pytest.mark.long
 def test_shards_of_other_configurations_are_refused(config: Path, tmp_path: Path) -> None:
     stdout_of("bench", config, "--shard", "0/2", "--output", tmp_path / "0")
     config.write_text(config.read_text().replace("batch: [3]", "batch: [4]"))
@@ -87,6 +90,7 @@ def test_shards_of_other_configurations_are_refused(config: Path, tmp_path: Path
     held(stderr_of("merge", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "merged"))
 
 
+@pytest.mark.long
 def test_a_shard_that_is_interrupted_keeps_what_it_measured(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_precisions_are_compared_by_top1(model: Path, data: Path, tmp_path: Path
     assert [row["score"]["value"] for row in document["rows"]] == [pytest.approx(6 / 7)] * 2
 
 
+@pytest.mark.long
 def test_the_embedded_classifier_runs_on_its_own_objects(tmp_path: Path) -> None:
     result = run(eval_coco, "shapes-classifier", "--output", tmp_path / "run", "--no-report")
     assert result.exit_code == 0, result.output

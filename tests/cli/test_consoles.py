@@ -45,6 +45,7 @@ def headings() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_every_table_of_a_command_has_a_line_for_each_row_in_80_columns() -> None:
     """With a long name in front, and as many columns of figures as it has headings."""
     tables = {place: names for place, names in headings().items() if len(names) > 1}
@@ -73,6 +74,7 @@ def test_a_name_keeps_its_ends_and_a_sentence_goes_on_in_the_next_line() -> None
     assert "keep it in fp32" in said
 
 
+@pytest.mark.long
 def test_tables_of_any_cells_have_whole_figures() -> None:
     draw = random.Random(0)
     words = [

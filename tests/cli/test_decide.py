@@ -55,6 +55,7 @@ def rows(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["precision"], row["backend"]): row for row in document["rows"]}
 
 
+@pytest.mark.long
 def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, Path]) -> None:
     result, folder = decided
     assert result.exit_code == 0, result.output
@@ -216,6 +217,7 @@ def test_what_may_ship(loss: float, simulated: bool, share: float | None, kept: 
     assert lower.may_ship(certain=False) == kept
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_processes")
 def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> None:
     """A budget that is used up at once leaves the baseline alone; the worker starts as a user's does."""
@@ -247,6 +249,7 @@ def halved(path: Path) -> Path:
     return made
 
 
+@pytest.mark.long
 def test_scores_that_sink_keep_ap_and_fail_the_gate_of_f1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Candidates.make
     monkeypatch.setattr(Candidates, "make", lambda self, name: replace(one := made(self, name), path=halved(one.path)))
@@ -279,6 +282,7 @@ _ROWS = ("--precisions", "fp32", "--backends", "trt", "--repetitions", 2, "--lim
 _OPTIONS = ("--option", "trt:optimization_level=1", "--option", 'trt:tactic_sources=["-CUBLAS"]')
 
 
+@pytest.mark.long
 def test_what_is_scored_and_timed_is_one_engine_built_with_the_options(builds: Path, tmp_path: Path) -> None:
     """Of 3 images in batches of 2 the last batch is filled, as the engine takes 2 at a time."""
     run = tmp_path / "run"
@@ -296,6 +300,7 @@ def test_what_is_scored_and_timed_is_one_engine_built_with_the_options(builds: P
     assert [one.provenance["plan"] for one in timed] == [scored["provenance"]["plan"]] * 2
 
 
+@pytest.mark.long
 def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: Path) -> None:
     """A dimension beside the batch is dynamic, so that the shapes have to come from the samples."""
     text = "g (float[batch,steps,4] x) => (float[batch,steps,4] y) { y = Relu(x) }"
@@ -308,6 +313,7 @@ def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: P
     assert len(builds.read_text().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_intervals_contain_the_spread_of_several_builds(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +343,7 @@ def test_intervals_contain_the_spread_of_several_builds(
     assert "Several builds: fp16 on trt" in (run / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_all_rows_are_compared_with_one_baseline_where_its_first_build_fails(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +376,7 @@ def test_builds_of_a_row_that_cannot_be_made_did_not_fail(tmp_path: Path) -> Non
     assert [one["reason"] for one in group["builds"]["builds"]] == [None, None]
 
 
+@pytest.mark.long
 def test_a_build_that_computes_in_something_else_is_named(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +468,7 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
     held(next(one for one in json.loads((first / "decision.json").read_text())["notes"] if "again" in one))
 
 
+@pytest.mark.long
 def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt loses nothing of an earlier run, and what was measured on an engine that is gone is not mixed."""
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))

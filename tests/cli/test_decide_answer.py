@@ -63,6 +63,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, json_of(*words, "--output", folder / "run")
 
 
+@pytest.mark.long
 def test_may_i_ship_fp16_is_answered_on_a_cpu(answered: tuple[Path, Any]) -> None:
     folder, found = answered
     fp16, nvfp4 = found["accuracy"]
@@ -80,6 +81,7 @@ def test_may_i_ship_fp16_is_answered_on_a_cpu(answered: tuple[Path, Any]) -> Non
     assert f"<pre>{found['speed']['command']}</pre>" in page
 
 
+@pytest.mark.long
 def test_the_command_for_the_card_is_taken_where_the_files_are(
     answered: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +101,7 @@ def test_the_command_for_the_card_is_taken_where_the_files_are(
     assert again["rows"][1]["score"]["loss"] == found["rows"][1]["score"]["loss"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [
@@ -117,6 +120,7 @@ def test_commands_for_the_card_about_embedded_models_are_taken(words: tuple[obje
     assert json.loads(again.stdout)["speed"]["command"] == command
 
 
+@pytest.mark.long
 def test_a_later_run_with_other_limits_judges_the_same_rows(answered: tuple[Path, Any], tmp_path: Path) -> None:
     folder, found = answered
     words = asked(folder, "--precisions", "fp32,fp16,nvfp4", "--max-loss", 0.002, "--repetitions", 2)

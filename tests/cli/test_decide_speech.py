@@ -48,6 +48,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return found[0], found[1]
 
 
+@pytest.mark.long
 def test_precisions_of_the_embedded_encoder_are_compared_by_their_words(tmp_path: Path) -> None:
     words = (
         "--precisions",
@@ -89,6 +90,7 @@ def _spoiled(folder: Path, gain: float) -> tuple[Path, Path]:
     return path, folder / "contract.json"
 
 
+@pytest.mark.long
 def test_a_manifest_and_a_contract_of_ones_own(tmp_path: Path, spoken: tuple[Path, Path]) -> None:
     model, contract = _spoiled(tmp_path / "model", 1.0)
     words = (
@@ -123,6 +125,7 @@ def test_a_manifest_and_a_contract_of_ones_own(tmp_path: Path, spoken: tuple[Pat
     assert any("calibration utterances were also scored" in doubt for doubt in same["recommendation"]["doubts"])
 
 
+@pytest.mark.long
 def test_a_precision_that_loses_words_fails_the_gate(tmp_path: Path) -> None:
     """Noise as calibration: ranges that speech exceeds."""
     words = ("--precisions", "fp32,int8", "--limit", 4, "--repetitions", 0, "--calibration", "random")
@@ -136,6 +139,7 @@ def test_a_precision_that_loses_words_fails_the_gate(tmp_path: Path) -> None:
     assert "Texts that change most" in page
 
 
+@pytest.mark.long
 def test_calibration_feeds_the_states_that_a_stream_reaches(spoken: tuple[Path, Path]) -> None:
     settings = CalibrationSettings(calibration="code", samples=12)
     data = calibration_data(Model.open(MODEL), settings)
@@ -153,6 +157,7 @@ def test_calibration_feeds_the_states_that_a_stream_reaches(spoken: tuple[Path, 
     assert np.abs(late.inputs["cache_last_channel"]).min(axis=(0, 1, 3)).max() > 0
 
 
+@pytest.mark.long
 def test_a_manifest_gives_ranges_and_a_score(tmp_path: Path, spoken: tuple[Path, Path]) -> None:
     model, contract = _spoiled(tmp_path / "model", 1.0)
     words = (model, "--to", "int8", "--calibration", spoken[1], "--contract", contract, "--samples", 16)

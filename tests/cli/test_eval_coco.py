@@ -128,6 +128,7 @@ def test_fixed_batches_give_the_same_scores(coco: Any, batch: int, options: list
     assert [row["score"] for row in rows] == pytest.approx([level / 255 for level in coco.grey_levels], abs=1e-5)
 
 
+@pytest.mark.long
 def test_nothing_detected_is_a_score_of_zero_and_a_note(coco: Any) -> None:
     coco.write_model(gain=0)
     result = coco.invoke()
@@ -210,6 +211,7 @@ def test_help_names_every_option() -> None:
         assert option in result.stdout
 
 
+@pytest.mark.long
 def test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form(coco: Any) -> None:
     labels = coco.root / "labels"
     labels.mkdir()
@@ -228,6 +230,7 @@ def test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form(coco: Any
     assert "No gallery" not in (coco.output / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_figures_at_the_threshold_are_said_written_and_drawn(coco: Any) -> None:
     result = coco.invoke("--threshold", "0.4")
     assert result.exit_code == 0, result.output

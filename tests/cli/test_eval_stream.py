@@ -48,6 +48,7 @@ def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
         assert text in page
 
 
+@pytest.mark.long
 def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 6, "--streams", "1,3", "--hop-ms", 20, "--seconds", 0.1)
@@ -79,6 +80,7 @@ def test_an_engine_of_a_model_has_a_profile_for_each_number_of_rows(model: list[
     assert [one.partition("cache:")[2].partition("x")[0] for one in profiles] == ["1", "2", "3"]
 
 
+@pytest.mark.long
 def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)
@@ -164,6 +166,7 @@ def test_a_contract_with_a_state_pair_missing(tmp_path: Path, model: list[str]) 
     refused(tmp_path, (model[0], "--contract", path), "cache_len", "no state pair")
 
 
+@pytest.mark.long
 def test_the_embedded_model_by_its_path_needs_no_contract_either(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((80, 400)).astype(np.float32))
     words = [embedded_model(ENCODER), "--input", tmp_path / "f.npy", "--backend", "ort-cpu", "--no-report"]

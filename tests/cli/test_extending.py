@@ -50,6 +50,7 @@ def test_the_example_of_the_protocol(
     np.testing.assert_array_equal(np.load(found), 2 * np.load(tmp_path / "x.npy"))
 
 
+@pytest.mark.long
 def test_a_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     folders = (EXAMPLES / "backend", EXAMPLES / "precision")
@@ -71,6 +72,7 @@ def test_a_command() -> None:
     assert CliRunner().invoke(own, ["absent.onnx"]).exit_code == 2
 
 
+@pytest.mark.long
 def test_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     shown = yaml.safe_load((EXAMPLES / "scenario" / "batches.yaml").read_text())
@@ -94,6 +96,7 @@ def _without(name: str, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row alone makes it selectable, simulated and judged; without the row nothing knows it."""
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))

@@ -97,6 +97,7 @@ def test_eval_coco_refuses_a_plan_that_nobody_verified(coco: Any, tmp_path: Path
     assert "The engine is unverified: it has no manifest" in trusted.stderr
 
 
+@pytest.mark.long
 def test_the_page_of_an_evaluation_bears_the_mark(coco: Any) -> None:
     assert coco.invoke("--backend", "trt", "--batch", "2").exit_code == 0
     page = (coco.output / "report.html").read_text()
@@ -137,6 +138,7 @@ def bench(config: Path, *words: object) -> tuple[Result, list[Record]]:
     return trtw("bench", config, "--output", run, *words), read_records(run / "records.jsonl")
 
 
+@pytest.mark.long
 def test_bench_verifies_engines_outside_of_the_measured_process(config: Path, tmp_path: Path) -> None:
     result, records = bench(config)
     assert result.exit_code == 0, result.output
@@ -156,6 +158,7 @@ def test_bench_verifies_engines_outside_of_the_measured_process(config: Path, tm
     assert "right (quick, 1 of 1 shapes compared with ort-cpu" in (tmp_path / "all" / "overview.md").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("faulty")
 def test_bench_does_not_measure_a_wrong_engine(config: Path) -> None:
     result, records = bench(config)

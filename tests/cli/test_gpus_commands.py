@@ -61,6 +61,7 @@ def test_precisions_of_a_stream_on_two_devices(tmp_path: Path) -> None:
     assert two["shards"]["missing"] == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("two_devices")
 def test_sweeps_on_two_devices(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
     outside_backend("crashing", "tests.crashing_backend:CrashingBackend", Path(__file__).parents[2])
@@ -84,6 +85,7 @@ def test_a_precision_that_fails_is_named_and_the_other_kept(tmp_path: Path) -> N
     assert {lane["precision"] for lane in metrics["lanes"]} == {"fp32"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("deadly", ["fp16", "all"])
 def test_a_precision_that_kills_workers_is_named(

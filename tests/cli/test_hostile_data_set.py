@@ -86,6 +86,7 @@ ALTERED: list[tuple[str, list[Any], Any]] = [
 ]
 
 
+@pytest.mark.long
 def test_altered_run_directories(coco: Any) -> None:
     assert coco.invoke().exit_code == 0
     for name, path, value in ALTERED:

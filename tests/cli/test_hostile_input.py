@@ -219,6 +219,7 @@ def test_headers_of_arrays_are_not_believed(content: bytes, tmp_path: Path) -> N
     refused_input(tmp_path, "x.npy", "x.npy")
 
 
+@pytest.mark.long
 def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None:
     packed = zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1)
     with packed, packed.open("x.npy", "w", force_zip64=True) as file:

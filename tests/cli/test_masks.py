@@ -119,6 +119,7 @@ def test_a_decision_is_by_masks(masks: Any) -> None:
     assert subject.task.figure == "mask_AP"
 
 
+@pytest.mark.long
 def test_the_embedded_model_runs_on_the_embedded_scenes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
     monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 40)
@@ -132,6 +133,7 @@ def test_the_embedded_model_runs_on_the_embedded_scenes(tmp_path: Path, monkeypa
     assert metrics["mask_AP_ci95"][0] < metrics["mask_AP"] < metrics["mask_AP_ci95"][1]
 
 
+@pytest.mark.long
 def test_a_decision_about_the_embedded_model_needs_no_data() -> None:
     found = subject_of(embedded_model(SEGMENTER), DecideSettings(precisions=("fp32",)), CalibrationSettings(), print)
     assert found.task.keep == ("mask_AP",)

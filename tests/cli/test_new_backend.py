@@ -37,6 +37,7 @@ def new_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_package
     monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 8)
 
 
+@pytest.mark.long
 def test_bench_and_report(tmp_path: Path) -> None:
     config = tmp_path / "bench.yaml"
     config.write_text(
@@ -55,6 +56,7 @@ def test_bench_and_report(tmp_path: Path) -> None:
     assert "my-runtime" in (tmp_path / "overview" / "overview.md").read_text()
 
 
+@pytest.mark.long
 def test_eval_coco_and_report(tmp_path: Path) -> None:
     run = tmp_path / "run"
     stdout_of("eval-coco", "--backend", "my-runtime", "--limit", 4, "--output", run, "--json")
@@ -69,6 +71,7 @@ def infer_engine(model: Path, run: Path, *words: str) -> Any:
     return json.loads((run / "metrics.json").read_text())
 
 
+@pytest.mark.long
 def test_infer_engine(tmp_path: Path) -> None:
     for more in ((), ("--json",)):
         assert infer_engine(MODEL, tmp_path / "run", *more)["backend"] == "my-runtime"

@@ -156,6 +156,7 @@ def depth_model(folder: Path, rows: int = 48) -> tuple[Path, NDArray[Any]]:
     return model, depth
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked_python")
 def test_a_decision_by_a_function_has_paired_intervals(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(examples)
@@ -231,6 +232,7 @@ def test_a_function_that_fails_ends_the_decision_with_its_sample(
     held(said.splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked_python")
 def test_a_later_run_scores_again_what_has_changed(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(examples)
@@ -261,6 +263,7 @@ def test_groups_alone_are_scored_by_a_function(examples: Path, monkeypatch: pyte
     assert 0 < found["groups"][0]["score"]["loss"] < 0.1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked_python")
 def test_quantize_searches_by_a_function_and_decide_takes_one_itself(
     examples: Path, monkeypatch: pytest.MonkeyPatch
@@ -292,6 +295,7 @@ def test_a_score_is_not_ignored_beside_the_embedded_data(score: str) -> None:
     held(stderr_of("decide", "shapes-classifier", "--score", score, "--limit", 2))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked_python")
 def test_images_and_their_targets_are_lines(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a model of no family: it finds the mean of the channels at each place."""

@@ -43,6 +43,7 @@ def judged(of_output: dict[str, bool]) -> tuple[set[str], set[str]]:
     return right, PAIRS.keys() - right
 
 
+@pytest.mark.long
 def test_verify(tmp_path: Path) -> None:
     words = ("--backend", "pairs", "--reference", "ort-cpu", "--quick")
     found = json_of("verify", write_models(tmp_path), *words, code=1)
@@ -119,6 +120,7 @@ def test_infer_engine(tmp_path: Path) -> None:
     assert trtw("infer-engine", model, *words).exit_code == 0
 
 
+@pytest.mark.long
 def test_sanitize_onnx(tmp_path: Path) -> None:
     after = {}
     for name in PAIRS:

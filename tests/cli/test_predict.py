@@ -45,6 +45,7 @@ def sized(found: list[Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (YOLOX.is_file() and COCO_TINY.is_dir()), reason=f"needs yolox_nano and coco-tiny in {SHARED}")
 def test_the_boxes_are_those_that_eval_coco_scores(tmp_path: Path) -> None:
     annotations = COCO_TINY / "annotations" / "instances_val2017.json"

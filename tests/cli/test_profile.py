@@ -144,6 +144,7 @@ def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path) -> None:
     held(stderr_of("profile", path, "--backend", "ort-cpu"))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
 def test_every_node_of_a_real_detector_is_traced_to_the_model() -> None:
     document = profiled(SHARED / "models" / "yolox_nano.onnx")
@@ -191,6 +192,7 @@ def test_what_cannot_be_profiled_is_refused_in_one_paragraph(words: list[str], m
     assert not list((tmp_path / "out").glob("profile/*"))
 
 
+@pytest.mark.long
 def test_times_beside_other_programs_are_unreliable(tmp_path: Path) -> None:
     size = 700  # long enough that its threads wait for a processor
     path = write_onnx(
@@ -311,6 +313,7 @@ def test_a_runtime_without_a_profiler_gives_its_kernels_alone(
     assert [(kernel["name"], kernel["layer"]) for kernel in side["kernels"]] == [("add_kernel", None)]
 
 
+@pytest.mark.long
 def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their_own(
     plan: Path, stand_in: Path
 ) -> None:

@@ -13,6 +13,8 @@ from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.unit.quantize.planted import planted_model
 
+from trt_workbench.vision.scenes import dataset as embedded
+
 WRONG = "WRONG"
 # Words of a command line, and what is typed wrong in them.
 CALLS = [
@@ -22,8 +24,6 @@ CALLS = [
     ("eval-coco --limit 1 --backend WRONG", "ortcpu"),
     ("eval-coco --limit 1 --family WRONG", "yolo10"),
     ("predict shapes-yolov10 a.png --classes WRONG", "sqare"),
-    ("bench shapes-classifier --backends WRONG --batch 1", "ort-cpux"),
-    ("decide shapes-classifier --precisions WRONG --backends ort-cpu --limit 2", "fp33"),
     ("quantize planted.onnx --to WRONG --calibration random -o made.onnx", "int9"),
     ("quantize planted.onnx --to int8 --calibration random -o made.onnx --keep WRONG", "plantd"),
     ("sensitivity planted.onnx --to WRONG --calibration random", "fp17"),
@@ -35,6 +35,8 @@ CALLS = [
     ("make-contract state.onnx -o c.json --signal WRONG", "xx"),
     ("make-contract state.onnx -o c.json --signal x --state h=WRONG", "h_nxt"),
     ("WRONG planted.onnx -o made.onnx --calibration random --to int8", "quantise"),
+    ("decide shapes-classifier --precisions WRONG --backends ort-cpu --limit 2 --repetitions 0", "fp33"),
+    ("bench shapes-classifier --backends WRONG --batch 1", "ort-cpux"),
 ]
 
 
@@ -45,6 +47,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 4)
+    monkeypatch.setattr(embedded, "_CALIBRATION_IMAGES", 4)
     planted_model(tmp_path / "planted.onnx")
     text = "g (float[1,4] x, float[1,4] h) => (float[1,4] y, float[1,4] h_next) { h_next = Add(x, h) y = Neg(h_next) }"
     write_onnx(tmp_path / "state.onnx", text)
@@ -61,6 +65,7 @@ def proposals(said: str) -> list[str]:
     return listed[1].split(", ") if listed else []
 
 
+@pytest.mark.long(but=len(CALLS) - 2)
 @pytest.mark.usefixtures("folder", "blank_pictures")
 @pytest.mark.parametrize(("call", "wrong"), CALLS)
 def test_what_is_proposed_is_taken(call: str, wrong: str) -> None:

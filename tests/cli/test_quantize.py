@@ -39,6 +39,7 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path / "rows.npy"
 
 
+@pytest.mark.long
 def test_the_embedded_detector_from_images(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
     out = stdout_of("quantize", embedded_model(), "--to", "int8", "--calibration", pictures)

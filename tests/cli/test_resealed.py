@@ -95,6 +95,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return list(words), folder / "run" / "reference"
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_changed_record_is_refused_or_compared(
     seed: int, recorded: tuple[list[object], Path], tmp_path: Path

@@ -89,6 +89,7 @@ def test_pixels_are_predicted_and_drawn(model: Path, data: Path, tmp_path: Path)
     assert len(list((tmp_path / "run" / "pictures").iterdir())) == 4
 
 
+@pytest.mark.long
 def test_precisions_are_compared_by_miou(model: Path, data: Path, tmp_path: Path) -> None:
     stdout_of(
         "decide", model, "--data", data, "--backends", "ort-cpu", "--precisions", "fp32,fp16", "--repetitions", 0,

@@ -103,6 +103,7 @@ def test_json_alone_and_noise_is_said(tmp_path: Path, words: list[Any]) -> None:
     assert "NOT CALIBRATED" in result.stderr
 
 
+@pytest.mark.long
 def test_a_search_writes_model_evidence_and_page(tmp_path: Path, words: list[Any]) -> None:
     output = tmp_path / "made.onnx"
     asked = ["quantize", *words, "--to", "int8", "--score", "cosine", "--output", output]

@@ -31,6 +31,7 @@ def model(tmp_path: Path) -> Path:
     return write_onnx(tmp_path / "model.onnx", text, {"w": weights})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk_is_said_and_the_shard_is_done_again(
     command: str, model: Path, tmp_path: Path, fork_server: ForkServer

@@ -63,6 +63,7 @@ def require_equal(run: Path, coco: Any) -> None:
     assert mine[0]["AP"] == theirs[0]["AP"]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_shards_that_are_killed_and_run_again(coco: Any, fork_server: ForkServer, seed: int) -> None:
     drawn, place, kills = random.Random(seed), coco.root / "shards", 0
@@ -78,6 +79,7 @@ def test_shards_that_are_killed_and_run_again(coco: Any, fork_server: ForkServer
     assert [one.name for one in sorted(place.iterdir()) if not one.name.startswith(".")] == ["0", "1", "2"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_spread_run_that_is_killed_goes_on(coco: Any, fork_server: ForkServer, seed: int) -> None:
     drawn, output = random.Random(seed), coco.root / "spread"

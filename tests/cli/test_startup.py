@@ -153,6 +153,7 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     held(done.stderr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "needed"),
     [
@@ -187,6 +188,7 @@ def test_the_first_result_of_an_engine_waits_for_few_imports(
     assert {name.split(".")[0] for name in modules} & NOT_BEFORE_A_RESULT <= needed
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("words", [("infer-engine", "--no-bench"), ("predict", "image.png", "--no-pictures")])
 def test_a_command_on_the_cpu_imports_no_report_and_no_other_runtime(words: tuple[str, ...], tmp_path: Path) -> None:
     cv2.imwrite(str(tmp_path / "image.png"), np.zeros((40, 60, 3), np.uint8))

@@ -41,6 +41,7 @@ def left(place: Path) -> list[str]:
     return sorted(str(path) for name in ("home", "temporary", "current") for path in (place / name).rglob("*"))
 
 
+@pytest.mark.long
 def test_nothing_is_written_elsewhere_and_nothing_leaves(coco: CocoSetup, tmp_path: Path) -> None:
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
@@ -81,6 +82,7 @@ def test_pytorch_keeps_nothing_in_a_folder_that_others_can_make(name: str, tmp_p
     assert (tmp_path / "tmp" / "torchinductor").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["pipe", "settings"])
 def test_no_file_of_the_users_decides_how_plots_look(kind: str, tmp_path: Path) -> None:
     folders = [tmp_path / "current", tmp_path / "home" / ".config" / "matplotlib", tmp_path / "named"]
@@ -106,6 +108,7 @@ def test_a_limit_of_images_that_is_no_number(name: str, value: str, monkeypatch:
     assert f"OPENCV_IO_MAX_IMAGE_{name} must be a whole number" in settle_variables()
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("value", ["²", "٣", "-1", "0", "x", "", "9" * 30])
 @pytest.mark.parametrize("name", ["COLUMNS", "LINES"])
 def test_a_terminal_of_no_size(name: str, value: str, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def predicted(coco: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (output / "detections.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_poses(head: Any) -> None:
     corners = (4, 6, 20, 18)
     points = [[5 + place, 8 + place / 2, 1] for place in range(5)]
@@ -99,6 +100,7 @@ def test_keypoints_come_with_the_boxes_that_the_device_found(head: Any) -> None:
     assert coco.predictions("device") == coco.predictions("host")
 
 
+@pytest.mark.long
 def test_oriented_boxes(head: Any) -> None:
     coco = head("obb", (16, 16, 18, 6), (0.5,))
     turn = np.array([[np.cos(0.5), np.sin(0.5)], [-np.sin(0.5), np.cos(0.5)]])

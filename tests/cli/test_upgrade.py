@@ -65,6 +65,7 @@ def document(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_what_a_new_stack_breaks_is_found_and_reduced(stacks: Path, models: Path) -> None:
     run = models / "run"
     files = [models / f"{name}.onnx" for name in ("plain", "gate", "erf")]
@@ -85,6 +86,7 @@ def test_what_a_new_stack_breaks_is_found_and_reduced(stacks: Path, models: Path
     assert "ms before" not in page  # nothing was timed
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("worse", [False, True])
 def test_a_score_of_the_users_is_compared(stacks: Path, models: Path, *, worse: bool) -> None:
     """What it prints goes to the side's own folder, by which the function knows where it runs."""
@@ -111,6 +113,7 @@ def test_a_score_of_the_users_is_compared(stacks: Path, models: Path, *, worse: 
     assert found["reasons"][0].startswith(f"mine {before['value']:.4f} before, {after['value']:.4f} after: loss ")
 
 
+@pytest.mark.long
 def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:
     gate, kept = models / "gate.onnx", models / "kept"
     said = stdout_of("upgrade", gate, "--from", stacks / "old", "--record", *_QUICK, "--output", kept)
@@ -136,6 +139,7 @@ def test_a_record_that_is_damaged_is_bad_input_and_named(stacks: Path, models: P
     held(stderr_of("upgrade", gate, "--from", kept, "--to", stacks / "new", *_QUICK, code=2))
 
 
+@pytest.mark.long
 def test_what_only_the_new_stack_takes_is_a_result_of_a_record_too(stacks: Path, models: Path) -> None:
     kept, run = models / "kept", models / "run"
     words = ("--from", stacks / "new", "--record", *_QUICK, "--output", kept)
@@ -165,6 +169,7 @@ def test_a_stack_that_starts_no_more_refuses_nothing(models: Path) -> None:
     assert "refused" not in result.stdout + (run / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_another_version_of_this_program_in_a_container_refuses_nothing(models: Path) -> None:
     """It lacks an option, as an older one may."""
     run, other = models / "run", 'case "$*" in *verify*) set -- "$@" --later-option ;; esac'
@@ -180,6 +185,7 @@ def test_a_container_without_the_folder_of_the_models_is_bad_input(models: Path)
     held(stderr_of("upgrade", models / "plain.onnx", *words, code=2))
 
 
+@pytest.mark.long
 def test_what_crashed_in_the_old_stack_alone_is_corrected_by_the_new_one(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +203,7 @@ def test_what_crashed_in_the_old_stack_alone_is_corrected_by_the_new_one(
     held(stderr_of("verify", models / "plain.onnx", "--backend", "ort-cpu", "--reference", empty, code=2))
 
 
+@pytest.mark.long
 def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(models)
     np.save("x.npy", np.ones((4, 16), np.float32))
@@ -209,6 +216,7 @@ def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, mo
     stdout_of("verify", "plain.onnx", *by_hand, "--output", "out")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_processes")
 def test_this_environment_is_the_new_stack_where_the_old_one_is_another(models: Path) -> None:
     """In a process of the old stack "." would be the old one, which is then compared with itself."""
@@ -220,6 +228,7 @@ def test_this_environment_is_the_new_stack_where_the_old_one_is_another(models: 
     assert document(run)["models"][0]["outcome"] == "wrong"  # the fault is in what the old stack computed
 
 
+@pytest.mark.long
 def test_a_scheduled_job_has_a_history(stacks: Path, models: Path) -> None:
     """The commands of the guide: a release is recorded once, a night is compared with it, and report draws both."""
     nightly, words = models / "nightly", ("--backend", "ort-cpu", "--quick", "--repetitions", "1")
@@ -245,6 +254,7 @@ def test_what_neither_stack_takes_is_not_safe(stacks: Path, models: Path) -> Non
     assert "Not safe: 1 of 1 model" in result.stdout
 
 
+@pytest.mark.long
 def test_latencies_are_of_turns(stacks: Path, models: Path) -> None:
     run = models / "run"
     words = ("--backend", "ort-cpu", "--quick", "--repetitions", "2", "--output", run)
@@ -256,6 +266,7 @@ def test_latencies_are_of_turns(stacks: Path, models: Path) -> None:
         assert len(list((run / side / "plain").glob("turn-*/records.jsonl"))) == 2
 
 
+@pytest.mark.long
 def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorRT is a double; of one option with a list the whole list is the value, and nothing is swept."""
     monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)

@@ -57,6 +57,7 @@ def said(result: Result) -> str:
     return " ".join(result.stderr.split())
 
 
+@pytest.mark.long
 def test_a_wrong_engine_has_exit_code_1_a_page_and_the_arrays_of_its_failure(model: Path, tmp_path: Path) -> None:
     result = verify(model, tmp_path / "run", "rows after the first")
     assert result.exit_code == 1
@@ -73,6 +74,7 @@ def test_a_wrong_engine_has_exit_code_1_a_page_and_the_arrays_of_its_failure(mod
     assert "output0 at batch=1: right" in page
 
 
+@pytest.mark.long
 def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_path: Path) -> None:
     assert verify(model, tmp_path / "run", "rows after the first").exit_code == 1
     page = tmp_path / "run" / "report.html"
@@ -127,6 +129,7 @@ def masked_attention(tmp_path: Path, outside_backend: Callable[..., None]) -> Pa
     return attention_model(tmp_path / "attention.onnx", layers=1)
 
 
+@pytest.mark.long
 def test_bisect_names_the_nodes_and_a_later_call_goes_on(masked_attention: Path, tmp_path: Path) -> None:
     result = bisect(masked_attention, tmp_path / "run", "masked attention")
     assert result.exit_code == 1
@@ -154,6 +157,7 @@ def test_bisect_of_a_right_model_says_that_nothing_is_wrong(masked_attention: Pa
     assert not (tmp_path / "run" / "bisect").exists()
 
 
+@pytest.mark.long
 def test_bisect_without_time_says_how_to_go_on(masked_attention: Path, tmp_path: Path) -> None:
     result = bisect(masked_attention, tmp_path / "run", "single", "--bisect-seconds", "0")
     assert result.exit_code == 1
@@ -183,6 +187,7 @@ def wrong_at_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "attention.onnx"
 
 
+@pytest.mark.long
 def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softmax: Path, tmp_path: Path) -> None:
     words = ("--backend", "faulty", "--quick", "--dim", "N=1:2:2", "--dim", "K=3", "--output", tmp_path / "run")
     printed = stdout_of("verify", wrong_at_softmax, *words, "--fix", "--fix-out", tmp_path / "right.onnx")
@@ -202,6 +207,7 @@ def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softma
     assert (tmp_path / "run" / "fix" / "attention-fixed.onnx").is_file()
 
 
+@pytest.mark.long
 def test_that_no_way_around_helps_is_said(model: Path, tmp_path: Path) -> None:
     result = verify(model, tmp_path / "run", "rows after the first", "--fix")
     assert result.exit_code == 1
@@ -247,6 +253,7 @@ def test_what_nothing_decides_is_no_success(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
 
 
+@pytest.mark.long
 def test_a_run_is_recorded_and_is_the_reference_of_another(model: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert verify(model, first, "", "--record").exit_code == 0

@@ -45,6 +45,7 @@ def arrays(run: Path) -> dict[str, bytes]:
     return {str(file.relative_to(run)): file.read_bytes() for file in sorted((run / "failures").rglob("*.npy"))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fault", "most", "count"), [("", MOST, 3), ("stale", 6, 5)])
 def test_shards_find_what_one_process_finds(model: Path, tmp_path: Path, fault: str, most: int, count: int) -> None:
     """Also where a wrong result is that of the call before, which another shard has made."""
@@ -104,6 +105,7 @@ def test_a_shard_is_done_once_and_what_was_changed_is_refused(model: Path, tmp_p
     held(stderr_of(*merge))
 
 
+@pytest.mark.long
 def test_submit_runs_shards_of_verify_on_this_machine(model: Path, tmp_path: Path) -> None:
     asked = {"command": "verify", "model": str(model), "arguments": ["--backend", "ort-cpu", "--quick"]}
     file = tmp_path / "run.yaml"

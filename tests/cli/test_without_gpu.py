@@ -30,6 +30,7 @@ def unused(command: str) -> str:
     )
 
 
+@pytest.mark.long
 @cpu_wheel
 def test_eval_coco_says_first_which_gpu_is_unused(gpus: Fixture, started_by: Fixture, coco: CocoSetup) -> None:
     gpus("8.9")
@@ -52,6 +53,7 @@ def test_the_embedded_detector_is_named_after_it(
     assert lines[:2] == [unused("eval-coco"), f"Model: the embedded detector {coco.model}"]
 
 
+@pytest.mark.long(but=1)
 @cpu_wheel
 @pytest.mark.parametrize("command", ["infer-engine", "profile"])
 def test_other_commands_say_it_too(

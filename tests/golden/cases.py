@@ -47,6 +47,7 @@ class Case:
     table: str | None = None  # keep what is printed, too; the document is then this file under OUT
     files: tuple[str, ...] = ()  # further files under OUT that are kept
     machine: tuple[str, ...] = ()  # fields that depend on the machine here alone
+    long: bool = False  # takes more than a second
     jumps: bool = False  # int8, fp16 or boxes of noise: another order of rounding moves every score and count a little
 
     @property
@@ -62,24 +63,28 @@ CASES = {
         "bench bench.yaml --output OUT",
         files=("records.jsonl",),
         machine=("summary", "unstable"),
+        long=True,
     ),
-    "check-contract": Case(f"check-contract {CONTRACT} {ENCODER} --output OUT --backend ort-cpu"),
+    "check-contract": Case(f"check-contract {CONTRACT} {ENCODER} --output OUT --backend ort-cpu", long=True),
     "check-contract-static": Case(f"check-contract {CONTRACT} {ENCODER} --static --output OUT"),
-    "compare": Case("compare out/bench out/bench", machine=("unstable",)),
+    "compare": Case("compare out/bench out/bench", machine=("unstable",), long=True),
     "decide": Case(
         "decide --limit 6 --repetitions 0 --samples 8 --precisions fp32,fp16,bf16,int8 --backends ort-cpu --output OUT",
         table="decision.json",
         jumps=True,
+        long=True,
     ),
     "doctor": Case("doctor", machine=("ok", "state", "found", "fix")),
     "eval-coco": Case("eval-coco --limit 12 --backend ort-cpu --output OUT"),
     "eval-coco-fp16": Case(
         f"eval-coco out/quantize-fp16/made.onnx {SCENES} --limit 12 --output OUT",
         jumps=True,
+        long=True,
     ),
     "eval-coco-int8": Case(
         f"eval-coco out/quantize-int8/made.onnx {SCENES} --limit 12 --output OUT",
         jumps=True,
+        long=True,
     ),
     "eval-llm": Case(
         "eval-llm --limit 256 --window 128 --modes perplexity,generate --new-tokens 4 --no-report "
@@ -90,11 +95,13 @@ CASES = {
     "eval-stream": Case(
         "eval-stream --chunks 30 --backend ort-cpu --faults --no-report --output OUT",
         machine=("resident", "drift", "tensor", "chunk", "text", "closed_over_functional"),  # where rounding errs most
+        long=True,
     ),
     "eval-stream-fp8": Case(
         f"eval-stream out/quantize-fp8/made.onnx --model {ENCODER} --contract {CONTRACT} --chunks 12 --backend ort-cpu "
         "--input code --no-report --output OUT",
         machine=("resident",),
+        long=True,
     ),
     "export-llm": Case(f"export-llm {LLM} --graphs logits,cached -o OUT", torch=True),
     "infer-engine": Case(
@@ -111,34 +118,42 @@ CASES = {
     "inspect-encoder": Case(f"inspect {ENCODER}", machine=("tensorrt",)),
     "inspect-int8": Case("inspect out/quantize-int8/made.onnx", machine=("tensorrt",)),
     "inspect-llm": Case(f"inspect {LLM}"),
-    "inspect-nvfp4": Case("inspect out/quantize-nvfp4/made.onnx", machine=("tensorrt",)),
+    "inspect-nvfp4": Case("inspect out/quantize-nvfp4/made.onnx", machine=("tensorrt",), long=True),
     "make-contract": Case(f"make-contract {ENCODER} -o OUT/contract.json", files=("contract.json",)),
     "partitions": Case(f"partitions {DETECTOR} --backend ort-cpu --output OUT"),
     "predict": Case(f"predict {DETECTOR} scenes --limit 3 --backend ort-cpu --output OUT"),
     "profile": Case(
-        f"profile {DETECTOR} --backend ort-cpu --iterations 1 --warmup 1 --output OUT", machine=("summary",)
+        f"profile {DETECTOR} --backend ort-cpu --iterations 1 --warmup 1 --output OUT",
+        machine=("summary",),
+        long=True,
     ),
     "quantize-bf16": Case(f"quantize {DETECTOR} --to bf16 {FEW} -o OUT/made.onnx"),
     "quantize-fp16": Case(f"quantize {DETECTOR} --to fp16 {FEW} -o OUT/made.onnx"),
     "quantize-fp8": Case(f"quantize {ENCODER} --to fp8 {FEW} -o OUT/made.onnx"),
     "quantize-int4": Case(f"quantize {ENCODER} --to int4-weights {FEW} -o OUT/made.onnx"),
     "quantize-int8": Case(f"quantize {DETECTOR} --to int8 {FEW} -o OUT/made.onnx"),
-    "quantize-mxfp8": Case(f"quantize {ENCODER} --to mxfp8 {FEW} -o OUT/made.onnx"),
-    "quantize-nvfp4": Case(f"quantize {ENCODER} --to nvfp4 {FEW} -o OUT/made.onnx"),
-    "report": Case("report out/eval-coco out/eval-coco-int8 --output OUT"),
+    "quantize-mxfp8": Case(f"quantize {ENCODER} --to mxfp8 {FEW} -o OUT/made.onnx", long=True),
+    "quantize-nvfp4": Case(f"quantize {ENCODER} --to nvfp4 {FEW} -o OUT/made.onnx", long=True),
+    "report": Case("report out/eval-coco out/eval-coco-int8 --output OUT", long=True),
     "sanitize-onnx": Case(f"sanitize-onnx {ENCODER} -o OUT/made.onnx --dim B=2 --size T=65"),
     "sensitivity": Case(
-        f"sensitivity {ENCODER} --to int8 {FEW} --worst 0 --keep /blocks.1/* --keep /blocks.2/* --output OUT"
+        f"sensitivity {ENCODER} --to int8 {FEW} --worst 0 --keep /blocks.1/* --keep /blocks.2/* --output OUT",
+        long=True,
     ),
-    "verify-detector": Case(f"verify {DETECTOR} --backend ort-cpu --quick {BATCHES} --output OUT", table="verify.json"),
+    "verify-detector": Case(
+        f"verify {DETECTOR} --backend ort-cpu --quick {BATCHES} --output OUT", table="verify.json", long=True
+    ),
     "verify-detector-fp16": Case(
         f"verify out/quantize-fp16/made.onnx --model {DETECTOR} --backend ort-cpu --quick {BATCHES} --output OUT",
         table="verify.json",
+        long=True,
     ),
     "verify-detector-torch": Case(
         f"verify {DETECTOR} --backend torch --quick {BATCHES} --output OUT", torch=True, table="verify.json"
     ),
-    "verify-encoder": Case(f"verify {ENCODER} --backend ort-cpu --quick {STREAMS} --output OUT", table="verify.json"),
+    "verify-encoder": Case(
+        f"verify {ENCODER} --backend ort-cpu --quick {STREAMS} --output OUT", table="verify.json", long=True
+    ),
     "verify-encoder-torch": Case(
         f"verify {ENCODER} --backend torch --quick {STREAMS} --output OUT", torch=True, table="verify.json"
     ),

@@ -44,8 +44,9 @@ def check(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
     assert not found, "\n".join([first, *shown, last])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", WITHOUT_TORCH)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if CASES[name].long else name for name in WITHOUT_TORCH]
+)
 def test_a_command_gives_what_it_gave(name: str, workplace: Path, request: pytest.FixtureRequest) -> None:
     check(name, workplace, request)
 

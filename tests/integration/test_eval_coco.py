@@ -46,6 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
     return folder, evaluate(folder)
 
 
+@pytest.mark.long
 def test_figures_of_an_independent_evaluation(run: tuple[Path, dict[str, Any]]) -> None:
     _, metrics = run
     assert metrics["model"]["family"] == "yolox"
@@ -55,6 +56,7 @@ def test_figures_of_an_independent_evaluation(run: tuple[Path, dict[str, Any]]) 
     assert metrics["AP75"] == pytest.approx(0.3257, abs=1e-4)
 
 
+@pytest.mark.long
 def test_figures_are_those_of_plain_pycocotools(run: tuple[Path, dict[str, Any]]) -> None:
     folder, metrics = run
     with contextlib.redirect_stdout(io.StringIO()):
@@ -78,6 +80,7 @@ def test_files_agree_with_one_another(run: tuple[Path, dict[str, Any]]) -> None:
     assert metrics["latency_ms"]["total"]["mean"] == pytest.approx(sum(total) / 80)
 
 
+@pytest.mark.long
 def test_threads_do_not_change_the_result(run: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     evaluate(tmp_path, workers=1, concurrency=1, threads=1, limit=24)
     whole = json.loads((run[0] / "predictions.json").read_text())
@@ -99,6 +102,7 @@ def test_the_ground_truth_itself_scores_one() -> None:
     assert figures["AP_small"] == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.long
 def test_mask_figures_of_real_annotations_are_those_of_plain_pycocotools(tmp_path: Path) -> None:
     """Masks of annotations, crowds too, each grown or shrunk by some pixels, as a model would find them."""
     dataset = read_dataset(IMAGES, ANNOTATIONS, task=task_of("masks"))

@@ -87,6 +87,7 @@ def test_the_import_loads_no_runtime(module: str, without: set[str]) -> None:
     assert "trt_workbench" in loaded
 
 
+@pytest.mark.long
 def test_a_program_of_the_user_is_checked_by_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mypy = pytest.importorskip("mypy.api", reason="mypy is not in this environment")
     (tmp_path / "torch.pyi").write_text(_TORCH)
@@ -113,6 +114,7 @@ def test_a_prompt_shows_a_line(twice: Path) -> None:
     assert repr(done) == f"Finished(directory={Path('run')!r}, failure=None)"
 
 
+@pytest.mark.long
 def test_a_vision_model_finds_what_predict_finds(scenes: tuple[Path, Path], tmp_path: Path) -> None:
     files = sorted(scenes[0].iterdir())
     json_of(
@@ -235,6 +237,7 @@ def test_a_wrong_engine_is_a_failure_of_the_result(twice: Path, tmp_path: Path, 
         done.require()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few_scenes")
 def test_decide_returns_the_decision_and_bench_its_records(twice: Path, tmp_path: Path) -> None:
     chosen: dict[str, Any] = {"precisions": ["fp32", "fp16"], "backends": "ort-cpu", "repetitions": 0, "search": False}

@@ -43,6 +43,7 @@ def test_kernels_are_compiled_for_every_gpu_from_turing_to_blackwell(
     assert found == [*(f"{number}-real" for number in real), newest]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None or not NVCC, reason="g++ or nvcc is not installed")
 def test_an_archive_of_the_standard_library_beside_nvccs_compiler_is_noticed(tmp_path: Path) -> None:
     """The folders of CUDA's host compiler are searched when the core is linked, before those of its own compiler."""
@@ -66,6 +67,7 @@ def test_an_archive_of_the_standard_library_beside_nvccs_compiler_is_noticed(tmp
     assert "libstdc++.so.6 is linked instead" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_a_project_that_adds_the_core_gets_its_standard_and_neither_tests_nor_python_module(tmp_path: Path) -> None:
     (tmp_path / "main.cpp").write_text("#include <trtw/tensor.hpp>\nint main() {}\n", encoding="utf-8")
@@ -86,6 +88,7 @@ def test_a_project_that_adds_the_core_gets_its_standard_and_neither_tests_nor_py
     assert not any("bindings" in file.parts for file in commands)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.parametrize("folder", ["guides", "reference/commands"])
 def test_the_program_of_the_guide_compiles_without_headers_of_cuda_and_tensorrt(tmp_path: Path, folder: str) -> None:

@@ -110,6 +110,7 @@ def test_a_source_is_never_the_output(model: Path, tmp_path: Path, monkeypatch: 
     assert onnx.load(tmp_path / "s.onnx").metadata_props
 
 
+@pytest.mark.long
 def test_an_overview_is_no_place_of_a_run(tmp_path: Path) -> None:
     run = copied(RECORDS / "bench-h200/minilm", tmp_path / "run")
     for name in ("run.json", "overview.html", "overview.md", "decision.json", "decision.html", "plots"):

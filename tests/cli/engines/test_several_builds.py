@@ -90,6 +90,7 @@ def test_a_build_says_that_it_took_no_timings_of_others(dynamic: Path, tmp_path:
     assert len(list((tmp_path / "out").glob("timing-caches/*.timing"))) == 1
 
 
+@pytest.mark.long
 def test_a_wrong_build_is_never_kept(dynamic: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "slow builds")
     several = build(dynamic, "--builds", 3)["manifest"]["several"]

@@ -58,6 +58,7 @@ def test_an_engine_comes_with_its_verdict_shapes_and_hashes(dynamic: Path, tmp_p
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("faulty")
 def test_the_place_is_found_from_the_plan_as_the_message_says(dynamic: Path, tmp_path: Path) -> None:
     plan, run = tmp_path / "d.plan", tmp_path / "run"
@@ -102,6 +103,7 @@ def test_an_engine_that_kills_the_device_is_wrong(
     assert (Path(str(found.evidence)) / "failures" / "001" / "inputs" / "x.npy").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("faulty")
 def test_a_kept_verdict_is_not_found_again(dynamic: Path, tmp_path: Path) -> None:
     build(dynamic, code=1)
@@ -115,6 +117,7 @@ def test_a_kept_verdict_is_not_found_again(dynamic: Path, tmp_path: Path) -> Non
     assert len([*runs.iterdir()]) == 2
 
 
+@pytest.mark.long
 def test_without_verification_there_is_no_verdict_and_verify_adds_it(
     dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ def test_an_input_of_another_float_type_with_the_channels_last_is_verified(tmp_p
     assert "format of x" in trtw("inspect-engine", plan).stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("faulty")
 def test_a_way_around_is_built_where_an_engine_is_wrong(dynamic: Path, tmp_path: Path) -> None:
     plan = tmp_path / "d.plan"

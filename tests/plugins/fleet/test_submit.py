@@ -172,6 +172,7 @@ def test_a_changed_shard_is_missing_but_whoever_waits_reads_no_files(write: Any,
     assert (array.missing(), array.ended()) == ([1, 2], SHARDS - 1)
 
 
+@pytest.mark.long
 def test_a_local_run_is_what_one_process_gives(write: Any, tmp_path: Path, stub: Path, coco: Any) -> None:
     assert coco.invoke("--no-report").exit_code == 0
     document = json_of("submit", write(program=stubbed(stub)), "--run")
@@ -184,6 +185,7 @@ def test_a_local_run_is_what_one_process_gives(write: Any, tmp_path: Path, stub:
     assert starts(stub) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_shards_that_fail_are_run_again(write: Any, stub: Path) -> None:
     """A full disk, a killed process: each at other attempts; what is done is not done again."""
     (stub / "faults/1").write_text("2\nkill")
@@ -471,6 +473,7 @@ def test_an_interrupt_says_that_the_job_goes_on() -> None:
     assert interrupt.value.__notes__ == ["The job goes on. The same command waits for job 7 again."]
 
 
+@pytest.mark.long
 @pytest.mark.readers
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_kubectl_takes_our_commands(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub: Path) -> None:

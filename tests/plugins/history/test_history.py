@@ -120,6 +120,7 @@ def test_machines_are_never_mixed(tmp_path: Path) -> None:
     assert not any(series.changes for series in history.series)
 
 
+@pytest.mark.long
 def test_runs_of_too_few_repetitions_have_nothing_to_compare(tmp_path: Path) -> None:
     for night in range(3):
         bench_folder(tmp_path / f"n{night}", {"trt": [1.0 + night]}, day(night))
@@ -147,6 +148,7 @@ def test_a_history_judges_two_runs_as_compare_does(tmp_path: Path) -> None:
     assert (change.ratio, change.low, change.high) == (made.ratio, made.ratio_low, made.ratio_high)
 
 
+@pytest.mark.long
 def test_a_run_that_cannot_be_read_fails_the_command(folder: Path) -> None:
     (folder / "bench/n3/records.jsonl").write_text("{")
     said = stderr_of("report", folder, code=1)
@@ -154,6 +156,7 @@ def test_a_run_that_cannot_be_read_fails_the_command(folder: Path) -> None:
     assert (folder / "history.html").is_file()
 
 
+@pytest.mark.long
 def test_what_is_damaged_early_or_a_shard_is_left_out(folder: Path) -> None:
     (folder / "bench/n3/records.jsonl").write_text("{")
     run = folder / "bench/n4/run.json"
@@ -169,6 +172,7 @@ def test_what_is_damaged_early_or_a_shard_is_left_out(folder: Path) -> None:
     assert "Left out" in page
 
 
+@pytest.mark.long
 def test_files_of_others_are_left_alone(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     output.mkdir()
@@ -196,6 +200,7 @@ def test_a_page_of_another_is_left_alone(folder: Path) -> None:
         write_history(folder, folder, "dates")
 
 
+@pytest.mark.long
 def test_the_command_takes_a_folder(folder: Path, tmp_path: Path) -> None:
     assert json_of("report", folder, "--over", "commits", "--output", tmp_path / "page") == [
         str(tmp_path / "page/history.html")

@@ -32,6 +32,7 @@ def model(tmp_path: Path) -> Path:
     return linear(tmp_path / "linear.onnx")
 
 
+@pytest.mark.long
 def test_a_detector_has_the_same_boxes_as_served(tmp_path: Path) -> None:
     """Single images in flight at once, which the server puts together."""
     words = ("eval-coco", "--seed", 1)
@@ -82,6 +83,7 @@ def _wrong(*words: object) -> str:
     return result.stderr
 
 
+@pytest.mark.long
 def test_rows_in_the_wrong_order_within_one_batch_are_found_and_named(model: Path) -> None:
     with V2Server(model, fault="reversed batch").running() as url:
         said = _wrong("verify", model, "--backend", "v2", "--url", url, *BATCHES, "--seed", 1)
@@ -113,6 +115,7 @@ def test_nothing_that_takes_the_model_apart_is_tried_on_a_server(model: Path) ->
         held(stderr_of("verify", model, "--backend", "v2", "--url", "http://localhost:1", option))
 
 
+@pytest.mark.long
 def test_bench_measures_a_server_at_each_concurrency(tmp_path: Path, model: Path) -> None:
     config = tmp_path / "bench.yaml"
     config.write_text(

@@ -46,6 +46,7 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_bare_machine_has_an_error_rate(tmp_path: Path) -> None:
     run = tmp_path / "run"
     printed = stdout_of(*QUICK, "--faults", "--output", run, "--transcribe")
@@ -74,6 +75,7 @@ def test_a_bare_machine_has_an_error_rate(tmp_path: Path) -> None:
     assert wrong == fp32["substitutions"] + fp32["deletions"] + fp32["insertions"]
 
 
+@pytest.mark.long
 def test_a_manifest_gives_what_the_code_gives(tmp_path: Path, spoken: Path) -> None:
     texts = [utterance(seed).text for seed in HELD_OUT_UTTERANCES[:3]]
     seconds = len(utterance(HELD_OUT_UTTERANCES[0]).samples) / 16_000
@@ -101,11 +103,13 @@ def test_a_manifest_gives_what_the_code_gives(tmp_path: Path, spoken: Path) -> N
     assert "The vocabulary cannot write" in plain["notes"][-1]
 
 
+@pytest.mark.long
 def test_gates_end_with_1(tmp_path: Path) -> None:
     words = (*QUICK, "--transcribe", "--utterances", 24, "--max-wer", 0, "--output", tmp_path / "run")
     held(stderr_of(*words, code=1).splitlines()[-1])
 
 
+@pytest.mark.long
 def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
     """The target's head is spoiled, not the reference's: only the words show it where no tensor's gate is on."""
     folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
@@ -131,6 +135,7 @@ def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
     assert changed[0]["found"] in page
 
 
+@pytest.mark.long
 def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
     """A causal encoder hears the same in chunks of any size; what differs is how long a word waits."""
     offline = copied(embedded_model(ENCODER).parent, tmp_path / "offline")
@@ -163,6 +168,7 @@ def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
     assert "The same audio heard in other ways" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_faults_of_a_vocabulary_that_leaves_out_the_blank(tmp_path: Path) -> None:
     """NeMo's does: a fault writes a token that it lacks, which is an error in the words and none of the run."""
     folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
@@ -250,6 +256,7 @@ def test_texts_of_punctuation_have_no_word_without_it(tmp_path: Path, spoken: Pa
     assert "The manifest has no text but case and punctuation" in said
 
 
+@pytest.mark.long
 def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
     folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
     model, path = folder / "streaming-encoder.onnx", folder / "contract.json"

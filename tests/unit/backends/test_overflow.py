@@ -119,6 +119,7 @@ def test_bodies_of_branches_and_loops(tmp_path: Path) -> None:
     assert one.high == np.float32(np.float16(3**8)) ** 2
 
 
+@pytest.mark.long
 def test_random_models_that_overflow_have_a_name_for_it(tmp_path: Path) -> None:
     for seed in range(30):
         path = tmp_path / f"{seed}.onnx"

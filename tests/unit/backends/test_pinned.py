@@ -48,6 +48,7 @@ def live_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], int]:
     return counter
 
 
+@pytest.mark.long
 def test_memory_lives_as_long_as_any_view_of_it(live_blocks: Callable[[], int]) -> None:
     before = live_blocks()
     array = PinnedHost(NAME).array((3, 4), "float32")
@@ -63,6 +64,7 @@ def test_memory_lives_as_long_as_any_view_of_it(live_blocks: Callable[[], int]) 
     assert live_blocks() == before
 
 
+@pytest.mark.long
 def test_scalars_and_empty_arrays(live_blocks: Callable[[], int]) -> None:
     before = live_blocks()
     host = PinnedHost(NAME)

@@ -172,6 +172,7 @@ def test_where_speeds_change_in_turns_the_same_is_not_ranked_apart(noise: float)
     assert sum(in_turns(150, 1.0, noise)) <= 0.03  # an interval of 99 %
 
 
+@pytest.mark.long
 def test_where_speeds_change_in_turns_a_planted_twentieth_is_found() -> None:
     assert in_turns(100, 1.05, 0.02)[0] >= 0.95
     assert in_turns(100, 1 / 1.05, 0.02)[1] >= 0.95

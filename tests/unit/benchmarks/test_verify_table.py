@@ -39,6 +39,7 @@ def test_the_table_holds_what_verify_must_show() -> None:
     assert {entry.ranges[entry.batch] for entry in entries()} == {(1, 2, 4)}
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> None:
     from zoo.summary import write_report
     from zoo.table import entries
@@ -72,6 +73,7 @@ def _undecided(record: str) -> dict[str, Any]:
     return json.loads(record) | {"precision": "fp32", "verdict": "undecided", "undecided": 3, "outputs": 24}
 
 
+@pytest.mark.long
 def test_what_was_wrong_and_is_not_any_more_is_said_so(tmp_path: Path) -> None:
     from zoo.summary import write_report
 
@@ -98,6 +100,7 @@ def test_a_fixed_batch_is_verified_at_that_batch(tmp_path: Path) -> None:
     assert (record["verdict"], record["cases"]) == ("consistent", ["fixed shapes"])
 
 
+@pytest.mark.long
 def test_a_wrong_one_keeps_its_model_inputs_and_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]
 ) -> None:

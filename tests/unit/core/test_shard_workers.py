@@ -91,6 +91,7 @@ def spread(tmp_path: Path) -> Callable[..., tuple[ShardWorkers, dict[int, Any]]]
     return run
 
 
+@pytest.mark.long
 def test_each_shard_is_done_on_its_device(spread: Any) -> None:
     seen: list[tuple[int, int]] = []
     work, done = spread(lambda *counts: seen.append(counts))

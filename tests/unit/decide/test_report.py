@@ -80,6 +80,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_latencies_that_cannot_be_told_apart_have_no_frontier(run: Path) -> None:
     for rank, drawn in ((1, True), (None, False)):
         rows = [
@@ -202,6 +203,7 @@ def test_latencies_far_apart_are_on_a_marked_logarithmic_axis(tmp_path: Path) ->
 LOSS = st.floats(-1, 1).map(lambda value: round(value, 4))
 
 
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(LOSS, st.none() | st.floats(0.01, 1000)), max_size=8),

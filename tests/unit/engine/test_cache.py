@@ -171,6 +171,7 @@ def _build_once(out: str, log: str, barrier: Any) -> None:
             cache.store("k", b"plan", manifest_of(b"plan"))
 
 
+@pytest.mark.long
 def test_two_processes_give_one_build(tmp_path: Path, processes: Any) -> None:
     barrier = processes.Barrier(2)
     log = tmp_path / "log"

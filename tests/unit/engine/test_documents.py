@@ -84,6 +84,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON)
 def test_whatever_json_holds_is_read_or_refused(tmp_path: Path, document: Any) -> None:

@@ -16,6 +16,7 @@ def ranges(draw: st.DrawFn) -> ShapeRange:
     return ShapeRange(min=low, opt=best, max=high)
 
 
+@pytest.mark.long
 @given(st.dictionaries(NAMES, ranges(), min_size=1, max_size=3), st.dictionaries(NAMES, ranges(), max_size=2))
 def test_what_is_written_is_read_again(shapes: dict[str, ShapeRange], values: dict[str, ShapeRange]) -> None:
     profile = Profile(shapes=shapes, values={name: one for name, one in values.items() if name not in shapes})

@@ -131,6 +131,7 @@ def test_a_baseline_that_cannot_be_compared_is_refused(
     assert said in gate(tmp_path, text, code=2)["checks"][0]["text"]
 
 
+@pytest.mark.long
 def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     twice: Path, tmp_path: Path, outside_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     assert "against the baseline: 1 " in again["text"]
 
 
+@pytest.mark.long
 def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda *_, **__: SamplingLimits(1, 0.01, 2, 100))
     once = write_onnx(tmp_path / "once.onnx", TWICE.replace("batch", "1"))
@@ -163,6 +165,7 @@ def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch
     assert "once b2 on ort-cpu: The model takes only batches of 1, not 2" in check["text"]
 
 
+@pytest.mark.long
 def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda *_, **__: SamplingLimits(1, 0.01, 2, 100))
     monkeypatch.setattr("trt_workbench.bench.words.point_reasons", lambda _: ["its repetitions differ by 85 %"])
@@ -192,6 +195,7 @@ def test_a_part_that_cannot_fail_is_refused(twice: Path, tmp_path: Path, part: s
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked_python")
 def test_a_score_of_the_users_is_judged_by_its_limits_and_by_its_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -225,6 +225,7 @@ def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, m
     assert (outcome.metrics["interrupted"], outcome.metrics["bits_per_byte"]) == ("perplexity", None)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_wherever_a_run_is_interrupted_it_gives_what_one_that_is_not_gives(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -103,6 +103,7 @@ def alike(found: Any, expected: Any) -> tuple[float, ...]:
     )
 
 
+@pytest.mark.long
 def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     real = sensitivity.make_candidate
@@ -133,6 +134,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     assert made[7:8] == [1]  # another score is another trial
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("harm", ["loss", "cut", "bytes"])
 def test_kept_trials_that_changed_are_made_anew(tmp_path: Path, harm: str) -> None:
     """A loss that was edited in a trial was believed."""
@@ -152,6 +154,7 @@ def test_kept_trials_that_changed_are_made_anew(tmp_path: Path, harm: str) -> No
         assert len(before) == len(sorted(search(tmp_path).trials.iterdir()))
 
 
+@pytest.mark.long
 def test_other_data_are_other_trials(tmp_path: Path) -> None:
     search(tmp_path).run()
     trials = len(list((tmp_path / "out" / "m.int8.trials").iterdir()))
@@ -161,6 +164,7 @@ def test_other_data_are_other_trials(tmp_path: Path) -> None:
     assert len(list(other.trials.iterdir())) == 2 * trials
 
 
+@pytest.mark.long
 def test_trials_of_another_processor_or_version_are_other_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

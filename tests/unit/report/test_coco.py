@@ -138,6 +138,7 @@ def test_an_image_from_elsewhere_does_not_enter_the_gallery(
         write_report(run)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("blank_pictures")
 def test_of_another_process_only_the_pictures_that_it_drew_are_shown(
     make_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -194,6 +195,7 @@ def test_boxes_beyond_the_picture_can_be_drawn(make_run: Callable[..., Path]) ->
     write_report(run)
 
 
+@pytest.mark.long
 def test_settings_of_the_current_folder_change_no_picture(
     make_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

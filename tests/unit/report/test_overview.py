@@ -217,6 +217,7 @@ def test_what_did_not_pass_is_said_first(tmp_path: Path) -> None:
     assert '<p class="first wrap">1 of 3 runs did not pass: gate night: failed.</p>' in page
 
 
+@pytest.mark.long
 def test_a_bench_whose_winners_are_stable_says_so_first_and_what_is_unstable_next(
     committed: Callable[[str], Path],
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_lying_tag_is_refused(tmp_path: Path, trees: SimpleNamespace) -> None:
         fetch_headers((10, 16, 1), str(repository), tmp_path / "include")
 
 
+@pytest.mark.long
 def test_the_pinned_wheel_is_downloaded_once(tmp_path: Path, trees: SimpleNamespace, index: SimpleNamespace) -> None:
     index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1))
     repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
@@ -159,6 +160,7 @@ def test_the_pinned_wheel_is_downloaded_once(tmp_path: Path, trees: SimpleNamesp
     assert index.downloads == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_processes")
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_download_is_pips_bar_in_a_terminal_and_lines_elsewhere(

@@ -65,7 +65,8 @@ def test_a_model_equals_itself_in_both_modes(name: str, tmp_path: Path) -> None:
     assert len(records) == 80
 
 
-@pytest.mark.parametrize("name", ["attention", "lstm", "convolution"])
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("name", ["convolution", "lstm", "attention"])
 def test_every_fault_that_can_be_planted_is_caught(name: str, tmp_path: Path) -> None:
     found = evaluated(settings(tmp_path, name, faults=True), tmp_path / "run").faults
     assert found.healthy.passed
@@ -76,6 +77,7 @@ def test_every_fault_that_can_be_planted_is_caught(name: str, tmp_path: Path) ->
     assert found.input["seed"] != 0
 
 
+@pytest.mark.long
 def test_a_fault_that_no_gate_catches_fails_the_self_test(tmp_path: Path) -> None:
     document = contract_of("attention")
     document["gates"] = {"fp32": {"rel_l2_max": 1e9}, "integers": None, "finite": False, "head_agreement_min": None}
@@ -97,6 +99,7 @@ def test_a_fault_without_effect_says_that_the_state_is_dead(tmp_path: Path) -> N
     assert f"self-test: no gate catches the fault 'lengths stuck', {dead}" in found.failures
 
 
+@pytest.mark.long
 def test_a_length_one_short_is_no_fault_where_the_oldest_entry_is_never_read(tmp_path: Path) -> None:
     """As in attention over a window that counts the frame itself."""
     document = contract_of("attention")
@@ -226,6 +229,7 @@ def test_a_recurrent_model_is_told_that_its_stream_is_short(tmp_path: Path) -> N
     assert found.memory_chunks is None
 
 
+@pytest.mark.long
 def test_a_reference_is_recorded_once_and_gates_another_run(tmp_path: Path) -> None:
     asked = settings(tmp_path, record=True, seed=3, chunks=60)
     recorded = evaluated(asked, tmp_path / "one")

@@ -64,6 +64,7 @@ def test_a_head_without_a_clear_answer_is_said_to_be_none(tmp_path: Path) -> Non
     held(gate.text)
 
 
+@pytest.mark.long
 def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
     """The target is wrong by itself: what its faults show beyond that is all that counts."""
     document = contract_of("attention")

@@ -103,6 +103,7 @@ def arrays(folder: Path) -> dict[str, NDArray[Any]]:
     return {unquote(file.stem): np.load(file) for file in folder.glob("*.npy")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "operators", "form", "hides"),
     [
@@ -128,6 +129,7 @@ def test_the_fault_is_found_to_its_pattern(
     assert document["first_wrong"] == onnx.load(tmp_path / "run" / "bisect" / "minimal.onnx").graph.output[0].name
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("masked")
 def test_what_is_written_shows_the_fault_by_itself(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "bisect"
@@ -175,6 +177,7 @@ def test_damaged_verdicts_are_tried_again(masked: Bisected, search: Search, tmp_
     assert search("masked attention").repeated == masked.trials
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("masked")
 def test_verdicts_hold_for_what_was_asked_and_where_it_ran_alone(
     search: Search, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +208,7 @@ def test_without_time_nothing_is_claimed(search: Search) -> None:
     held(found.reason)
 
 
+@pytest.mark.long
 def test_parts_that_do_not_load_are_not_wrong(search: Search) -> None:
     found = search("masked attention", needs="Erf")
     assert sorted(found.operators) == sorted([*PATTERN, "Erf"])
@@ -234,6 +238,7 @@ def test_progress_is_reported(search: Search) -> None:
     assert any(text.startswith("bisecting: ") and " nodes left, " in text for text in said)
 
 
+@pytest.mark.long
 def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search) -> None:
     found = search("every second call", backend="faulty")
     assert found.nodes == ()
@@ -257,6 +262,7 @@ def test_what_cannot_be_taken_apart_is_refused(
         check_bisectable(request_)
 
 
+@pytest.mark.long
 def test_few_parts_are_tried_of_a_deep_model(tmp_path: Path) -> None:
     model = attention_model(tmp_path / "model.onnx", layers=6)
     options = {"fault": "masked attention"}

@@ -40,6 +40,7 @@ def test_one_copy_of_a_few_rows_settles_what_is_right(masked_model: Path, tmp_pa
     assert asked == [(1, 1, False)] * 2 + [(2, 1, False)] * 4
 
 
+@pytest.mark.long
 def test_what_is_beyond_that_is_looked_at_as_closely_as_before(
     masked_model: Path, tmp_path: Path, asked: Asked
 ) -> None:

@@ -77,6 +77,7 @@ def limit_of(
 PLAIN = 6e-6  # of this attention without a mask it is 4.3e-06
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize(
     ("kind", "much"),
     [

@@ -15,6 +15,7 @@ from trt_workbench.verify.run import verify
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", [1000, 1001, 1002, 1003])
 def test_no_false_alarm(seed: int, way: str, tmp_path: Path) -> None:
@@ -31,6 +32,7 @@ def test_an_index_of_rows_that_depend_on_each_other_is_no_false_alarm(tmp_path: 
     assert check(30016, "torch fp16", tmp_path).failures == ()
 
 
+@pytest.mark.long
 def test_a_step_that_only_a_row_alone_is_at_is_no_false_alarm(tmp_path: Path) -> None:
     """Rows depend on each other a little, and behind that is a cast: fp16 takes a step of a row that runs alone."""
     assert check(80032, "ort-cpu fp16", tmp_path).failures == ()
@@ -57,6 +59,7 @@ def test_what_overflows_inside_is_undecided(tmp_path: Path) -> None:
     assert overflow("torch", tmp_path) == {"m": {"undecided"}, "i": {"undecided"}, "z": {"right within fp16"}}
 
 
+@pytest.mark.long
 def test_a_nan_elsewhere_is_found_beside_an_overflow(tmp_path: Path) -> None:
     assert overflow("faulty", tmp_path, options={"fault": "one NaN"})["z"] == {"wrong"}
 

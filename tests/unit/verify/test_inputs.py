@@ -38,6 +38,7 @@ def found(model: Path, folder: Path, fault: str = "none", **more: Any) -> Verifi
     return verify(VerifyRequest(model, backend="faulty", options={"fault": fault}, **more), folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["negative values", "the last channel"])
 @pytest.mark.parametrize("quick", [True, False])
 def test_images_are_of_both_signs_too(fault: str, quick: bool, images_model: Path, tmp_path: Path) -> None:
@@ -45,6 +46,7 @@ def test_images_are_of_both_signs_too(fault: str, quick: bool, images_model: Pat
     assert found(images_model, tmp_path / "run", fault, quick=quick, ranges=ranges).document["verdict"] == "wrong"
 
 
+@pytest.mark.long
 def test_a_fault_at_a_batch_that_no_rule_names_is_found_and_found_again(images_model: Path, tmp_path: Path) -> None:
     hit = next(seed for seed in range(1, 50) if 11 in found_sizes(images_model, seed))
     result = found(images_model, tmp_path / "run", "only batch 11", seed=hit)
@@ -99,6 +101,7 @@ def test_floats_are_drawn_within_the_users_range_by_channel() -> None:
         assert own.max() - own.min() > 0.8 * (most - least)
 
 
+@pytest.mark.long
 def test_images_are_inputs_as_they_are_of_calibration(tmp_path: Path) -> None:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
@@ -184,11 +187,12 @@ def whole(name: str, folder: Path) -> Path:
     return write_onnx(folder / f"{name}.onnx", text, weights | ({"zero": np.array([0])} if "zero" in text else {}))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("lengths", "lengths above 3"),
         ("ids", "numbers above 3"),
+        ("lengths", "lengths above 3"),
         ("ids", "numbers above 200"),
         ("ids", "the last number"),
         ("types", "types ignored"),

@@ -60,6 +60,7 @@ def states(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "bisect" / "state.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("crash", "said"), [("abort", "SIGABRT"), ("sticky", "cudaErrorIllegalAddress"), ("hang", "no answer")]
 )
@@ -108,6 +109,7 @@ def test_a_worker_that_failed_is_replaced_and_one_that_is_sound_lives_on(model: 
             assert pid() != first
 
 
+@pytest.mark.long
 def test_parts_that_crash_are_neither_wrong_nor_right_and_the_search_goes_on(
     search: Callable[..., Bisected], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def test_ways_for_which_there_is_no_time_are_listed(
     assert found.document()["time_over"] is True
 
 
+@pytest.mark.long
 def test_a_target_that_kills_the_device_is_wrong_and_one_that_ends_its_process_is_said(
     model: Path, tmp_path: Path
 ) -> None:
@@ -184,6 +187,7 @@ def test_a_target_that_kills_the_device_is_wrong_and_one_that_ends_its_process_i
         verified_apart(asked(model, crash="abort"), folder)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("own_processes")
 def test_what_was_found_apart_is_what_is_found_here(model: Path, tmp_path: Path) -> None:
     here, apart = tmp_path / "here", tmp_path / "apart"

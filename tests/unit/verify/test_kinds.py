@@ -36,6 +36,7 @@ def fault_of(kind: str) -> str:
     return "clipped" if fault == "signs" and kind in POSITIVE else fault
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_operators(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_backend: Any) -> None:
     outside_backend(AlteredBackend.name, f"{__name__}:AlteredBackend")

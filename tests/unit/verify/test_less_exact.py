@@ -40,6 +40,7 @@ def found(model: Path, folder: Path, fault: str, precision: str = "fp16") -> Ver
     return verify(request, folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fault", "verdict"), [("less exact when long", None), ("far less exact when long", "wrong")])
 def test_errors_that_cross_the_limit_here_and_there(
     fault: str, verdict: str | None, tokens: Path, tmp_path: Path
@@ -55,6 +56,7 @@ def test_errors_that_cross_the_limit_here_and_there(
         assert not re.search("stale|mixed up|scaled|shifted|swapped|(is|are) wrong", text), text
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("fault", ["none", "scaled", "only batch 3"])
 def test_other_engines_are_not_called_that(fault: str, tokens: Path, tmp_path: Path) -> None:
     remarks = found(tokens, tmp_path / "run", fault).document["remarks"]

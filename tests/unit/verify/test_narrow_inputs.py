@@ -30,6 +30,7 @@ def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faulty_backend.FaultySession, "__init__", narrowed)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.usefixtures("_narrow")
 @pytest.mark.parametrize(("fault", "verdict"), [("none", "right"), ("rows after the first", "wrong")])
 def test_an_engine_with_narrower_integers_is_verified(fault: str, verdict: str, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def adds_a_mask_for_each_row(model: onnx.ModelProto, batch: int, _: Any) -> bool
     return batch > 1 and any(node.op_type == "Add" and narrow & set(node.input) for node in model.graph.node)
 
 
+@pytest.mark.long
 def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]
 ) -> None:
@@ -167,6 +168,7 @@ def test_fences_are_taken_where_outputs_keep_tensors_apart(
     session.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_rewrites")
 def test_layers_of_the_place_are_kept_in_fp32_where_less_is_asked_for(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]
@@ -177,6 +179,7 @@ def test_layers_of_the_place_are_kept_in_fp32_where_less_is_asked_for(
     assert "layers-in-fp32" not in tried(fixed(request(model), tmp_path, nodes=["softmax"]))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_rewrites")
 def test_tactics_and_levels_are_tried(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda _model, _batch, options: options.tactic_sources != {"cublas": False, "cudnn": False})
@@ -187,6 +190,7 @@ def test_tactics_and_levels_are_tried(model: Path, tmp_path: Path, plant: Callab
     assert {3, 5} <= set(levels)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_rewrites")
 def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda _model, batch, _options: batch > 2)
@@ -223,6 +227,7 @@ def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None
         assert session.record()["rows"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_rewrites")
 def test_that_nothing_helps_is_said(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda *_: True)

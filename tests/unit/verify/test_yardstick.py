@@ -127,6 +127,7 @@ def test_a_model_of_older_operators_has_a_yardstick_in_bf16(opened: Open, tmp_pa
     assert found.noise == pytest.approx(2**-6 / 3**0.5, rel=0.05)
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "int8", "fp8"])
 @pytest.mark.parametrize("opset", [7, 8, 9, 13, 21, 22, 23])
 def test_models_of_every_operator_set_have_a_yardstick(opset: int, precision: str, tmp_path: Path) -> None:

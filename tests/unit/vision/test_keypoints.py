@@ -84,6 +84,7 @@ def test_points_that_are_no_numbers_are_an_error(value: float) -> None:
         family((None, 40, 57)).decode({"output0": output})
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

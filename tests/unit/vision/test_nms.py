@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def test_it_is_greedy_suppression_per_class(problem: tuple[np.ndarray, np.ndarra
     assert class_aware_nms(*problem).tolist() == reference(*problem)
 
 
+@pytest.mark.long
 def test_more_candidates_than_a_block_and_an_early_end() -> None:
     rng = np.random.default_rng(1)
     corner = rng.uniform(0, 400, (2600, 2))

@@ -39,6 +39,7 @@ def evaluation(scenes: tuple[Path, Path], model: Path, lines: list[str] | None =
     return CocoEvaluation(request, None if lines is None else lines.append)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("normalize", "order"), [("none", "rgb"), ("imagenet", "bgr"), ("0-255", "bgr")])
 def test_the_normalisation_of_a_known_detector_is_found(
     scenes: Any, tmp_path: Path, normalize: str, order: str
@@ -57,6 +58,7 @@ def test_the_normalisation_of_a_known_detector_is_found(
     assert any(f"prepared with --normalize {normalize}" in note for note in outcome.metrics["notes"])
 
 
+@pytest.mark.long
 def test_the_background_is_found_by_the_classes_that_are_left(scenes: Any, tmp_path: Path) -> None:
     model = as_detr(embedded_model(), tmp_path / "m.onnx", "none", "rgb", 9)
     where = ("--data", scenes[0], "--annotations", scenes[1], "--output", tmp_path / "run")
@@ -69,6 +71,7 @@ def test_the_background_is_found_by_the_classes_that_are_left(scenes: Any, tmp_p
         evaluation(scenes, model, normalize="none")
 
 
+@pytest.mark.long
 def test_what_is_alike_is_refused_with_the_options_that_decide(scenes: Any, tmp_path: Path) -> None:
     model = as_detr(embedded_model(), tmp_path / "m.onnx", "itself", "rgb", 8)
     with pytest.raises(UsageProblem, match=r"certain: --normalize .* not distinguishable from .* Pass --normalize as"):

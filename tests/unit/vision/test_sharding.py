@@ -126,6 +126,7 @@ def evaluation_of(root: Path, dataset: CocoDataset, shard: Shard | None, block: 
     )
 
 
+@pytest.mark.long
 @hypothesis.settings(max_examples=30, deadline=None, derandomize=True)
 @hypothesis.given(images=st.integers(1, 40), count=st.integers(1, 64), batch=st.integers(1, 5), seed=st.integers(0, 99))
 @hypothesis.example(images=1, count=64, batch=1, seed=0)
@@ -155,6 +156,7 @@ def test_any_shards_give_what_one_process_gives(images: int, count: int, batch: 
         assert [note for note in metrics["notes"] if not note.startswith("Merged")] == alone["notes"]
 
 
+@pytest.mark.long
 @hypothesis.settings(max_examples=30, deadline=None, derandomize=True)
 @hypothesis.given(images=st.integers(1, 40), cuts=st.sets(st.integers(0, 40), max_size=3), seed=st.integers(0, 99))
 def test_wherever_a_run_is_interrupted_it_gives_what_one_that_is_not_gives(

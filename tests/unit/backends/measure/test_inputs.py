@@ -322,6 +322,7 @@ def test_integers_stay_within_the_tables_that_they_index(tmp_path: Path) -> None
     assert limited(specs, tmp_path / "m.plan") == specs
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "words",
     [

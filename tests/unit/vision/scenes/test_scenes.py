@@ -204,6 +204,7 @@ def test_model_metadata_and_size() -> None:
     assert MODEL.stat().st_size <= 4_000_000
 
 
+@pytest.mark.long
 def test_model_ap_on_held_out_scenes(dataset: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
