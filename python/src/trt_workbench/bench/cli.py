@@ -20,6 +20,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_run,
+    print_table,
     say_if_allowed,
     stdout_console,
 )
@@ -234,25 +235,23 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
 
 
 def _tables(made: list[WorkTable]) -> None:
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
     for one in made:
         columns = ("runtime", "precision", "rank", "ms", "items/s", "x best", "interval (coverage)")
-        table = Table(*columns, title=f"{one.scenario}: {one.work}")
-        for row in one.rows:
-            standing, time = row.standing, row.standing.latency_ms
-            ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
-            table.add_row(
+        rows = (
+            (
                 standing.runtime,
-                row.precision or "-",
+                precision or "-",
                 str(standing.rank),
-                f"{time.median:.3f}",
+                f"{standing.latency_ms.median:.3f}",
                 f"{standing.items_per_s:.1f}",
-                ratio,
+                f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00",
                 standing.against_best.interval() if standing.against_best else "",
             )
-        console.print(table)
+            for standing, precision in ((row.standing, row.precision) for row in one.rows)
+        )
+        print_table(console, columns, rows, title=f"{one.scenario}: {one.work}")
         for row in one.rows:
             if "time_to_first_token" in row.split_ms:  # of a language model
                 first, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]

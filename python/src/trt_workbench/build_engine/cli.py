@@ -18,6 +18,7 @@ from trt_workbench.console.common import (
     note,
     print_json,
     print_line,
+    print_table,
     say,
     single_command_app,
     stderr_console,
@@ -218,17 +219,16 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
     import json
 
     from rich.markup import escape
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
-    table = Table("part of the cache key", "value", title="What would be built")
     optional = ("calibration_sha256", "plugins_sha256")
-    for name, value in document["key"].items():
-        table.add_row(name, escape(str(value or ("-" if name in optional else "unknown here"))))
-    for name, value in document["options"].items():
-        if value not in (None, False, [], {}):  # the rest is left to TensorRT
-            table.add_row(name, escape(json.dumps(value)))
-    console.print(table)
+    rows = [
+        (name, str(value or ("-" if name in optional else "unknown here"))) for name, value in document["key"].items()
+    ]
+    # the rest is left to TensorRT
+    rows += [(name, json.dumps(one)) for name, one in document["options"].items() if one not in (None, False, [], {})]
+    cells = ((name, escape(value)) for name, value in rows)
+    print_table(console, ("part of the cache key", "value"), cells, title="What would be built")
     for sentence in (*document["missing"], document["conclusion"]):
         print_line(console, sentence)
 

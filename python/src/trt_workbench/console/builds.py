@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from trt_workbench.console.common import print_line
+from trt_workbench.console.common import print_line, print_table
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.workspace import PLAN_NAME, engine_cache
@@ -49,14 +49,12 @@ def _short(layer: str) -> str:
 def print_builds(console: Console, group: BuiltGroup) -> None:
     """Print the builds of one request, and why they differ."""
     from rich.markup import escape
-    from rich.table import Table
 
     alike = group.builds.compute_alike
     heads = ("build", "ms", "relative L2", "verdict", "score", *([] if alike else ["computes in"]), "plan")
-    table = Table(*heads, title=escape(group.label))
     kept = group.builds.kept if group.builds.is_choice else None
-    for one in group.builds.builds:
-        table.add_row(
+    rows = (
+        (
             f"{one.number}{f' ({group.builds.rule})' if one.number == kept else ''}",
             "-" if one.latency_ms is None else f"{one.latency_ms:.3f}",
             "-" if one.relative_l2 is None else f"{one.relative_l2:.1e}",
@@ -65,17 +63,20 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
             *([] if alike else [one.computes_in or "-"]),
             (one.engine_sha256 or "-")[:12],
         )
-    console.print(table)
+        for one in group.builds.builds
+    )
+    print_table(console, heads, rows, title=escape(group.label))
     print_line(console, f"{group.builds.words}.")
     if group.layers:
         from trt_workbench.engine.layer_choices import what_differs
 
-        layers = Table("layer", "differs", "builds", "what differs", title="Layers that are not the same")
+        layers = []
         for layer in group.layers[:_MOST_LAYERS]:
             for number, (variant, words) in enumerate(zip(layer.variants, what_differs(layer), strict=True)):
                 names = (escape(_short(layer.layer)), layer.differs) if number == 0 else ("", "")
-                layers.add_row(*names, ", ".join(map(str, variant.builds)), escape(words))
-        console.print(layers)
+                layers.append((*names, ", ".join(map(str, variant.builds)), escape(words)))
+        heads = ("layer", "differs", "builds", "what differs")
+        print_table(console, heads, layers, title="Layers that are not the same")
     if len(group.layers) > _MOST_LAYERS:
         print_line(console, f"And {counted(len(group.layers) - _MOST_LAYERS, 'more layer')}; --json has all.")
     if group.note:

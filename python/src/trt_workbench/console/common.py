@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -385,6 +385,16 @@ def print_line(console: Console, text: str) -> None:
 
 def _whole(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
+
+
+def print_table(console: Console, heads: Iterable[Any], rows: Iterable[Iterable[Any]], **form: Any) -> None:
+    """Print rows of texts, in which square brackets are markup, under heads; `form` is as of rich's Table."""
+    from rich.table import Table
+
+    table = Table(*heads, **form)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def print_run(console: Console, directory: Path) -> None:

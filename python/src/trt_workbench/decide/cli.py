@@ -17,6 +17,7 @@ from trt_workbench.console.common import (
     interrupted,
     print_line,
     print_run,
+    print_table,
     say,
     say_if_allowed,
     stdout_console,
@@ -84,7 +85,6 @@ def decide(
 
 
 def _show(decision: Decision, directory: Path) -> None:
-    from rich.table import Table
 
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
@@ -97,11 +97,11 @@ def _show(decision: Decision, directory: Path) -> None:
     where = backends.pop() if len(backends) == 1 else ""  # once, so that a row is a line
     timed = sum(row.speed is not None for row in decision.rows) > 1
     columns = (decision.figure, "loss", "at most", *losses, "ms", *["x fp32"] * timed, "MiB", "")
-    table = Table(f"precision on {where or 'runtime'}", *columns)
-    for row in decision.rows:
-        cells = _cells(row, also, timed=timed)
-        table.add_row(row.precision if where else f"{row.precision} on {row.backend}", *cells)
-    console.print(table)
+    rows = (
+        (row.precision if where else f"{row.precision} on {row.backend}", *_cells(row, also, timed=timed))
+        for row in decision.rows
+    )
+    print_table(console, (f"precision on {where or 'runtime'}", *columns), rows)
     for group in builds_of(directory):
         print_builds(console, group)
     for one in decision.compiles:

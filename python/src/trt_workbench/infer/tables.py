@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import print_line, print_run, stdout_console
+from trt_workbench.console.common import print_line, print_run, print_table, stdout_console
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.percent import covered
 from trt_workbench.model.precision import precision_label
@@ -72,24 +72,21 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
 
 def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     compared = metrics["comparison"] is not None
     figures = ("max abs error", "max rel error", "mismatches", "passed") if compared else ()
-    table = Table("output", "dtype", "NaN or inf", *figures, title="Outputs over all samples")
+    rows = []
     for name, found in metrics["outputs"].items():
-        row = [escape(name), found["dtype"], str(found["nonfinite"])]
+        rows.append([escape(name), found["dtype"], str(found["nonfinite"])])
         if compared:
             errors = (found["max_abs_error"], found["max_rel_error"])
-            row += ["-" if one is None else f"{one:.3g}" for one in errors]
-            row += [f"{found['mismatches']} of {found['elements']}", "yes" if found["passed"] else "NO"]
-        table.add_row(*row)
-    console.print(table)
+            rows[-1] += ["-" if one is None else f"{one:.3g}" for one in errors]
+            rows[-1] += [f"{found['mismatches']} of {found['elements']}", "yes" if found["passed"] else "NO"]
+    print_table(console, ("output", "dtype", "NaN or inf", *figures), rows, title="Outputs over all samples")
 
 
 def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
     from trt_workbench.core.statistics.summary import claimed, too_few
 
@@ -103,12 +100,9 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     unit = "queries" if "queries" in measured else "calls"
     count = measured[unit]
     title = f"Milliseconds over {count} {unit}"
+    shown = ((label, *(_milliseconds(claimed(one, column)) for column in columns)) for label, one in rows.items())
     # narrow, so that a figure is not cut in a terminal of 80 columns
-    table = Table("", *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for label, summary in rows.items():
-        times = [claimed(summary, column) for column in columns]
-        table.add_row(label, *("-" if time is None else f"{time:.3f}" for time in times))
-    console.print(table)
+    print_table(console, ("", *columns), shown, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
     speed = f"Throughput {measured['throughput_qps']:.1f} {unit}/s over {measured['wall_ms'] / 1e3:.2f} s"
     print_line(console, f"{speed}{graph}")
@@ -119,20 +113,21 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
         _print_calls(console, measured["user_calls"])
 
 
+def _milliseconds(time: float | None) -> str:
+    return "-" if time is None else f"{time:.3f}"
+
+
 def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
     coverage = found["rows"][0]["time_us"]["coverage"]
     title = f"Microseconds of a user's call: median of {found['rounds']} rounds, {covered(coverage)} interval"
-    table = Table(
-        "", "median", "interval", "above compute", "interval", title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    heads, rows = ("", "median", "interval", "above compute", "interval"), []
     for row in found["rows"]:
         parts = [row["time_us"], *filter(None, [row.get("above_compute_us")])]
         cells = [cell for one in parts for cell in (f"{one['median']:.1f}", f"{one['low']:.1f} to {one['high']:.1f}")]
-        table.add_row(row["label"], *cells)
-    console.print(table)
+        rows.append((row["label"], *cells))
+    print_table(console, heads, rows, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, reason in found["left_out"].items():
         print_line(console, f"note: {name} was left out: {reason}.")
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    print_table,
+    stdout_console,
+)
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
 from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @handled
@@ -66,22 +77,22 @@ def inspect(
 
 def _show_model(document: dict[str, Any]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
-    tensors = Table("", "name", "dtype", "shape", title="Inputs and outputs")
-    for kind in ("input", "output"):
-        for tensor in document[f"{kind}s"]:
-            dims = tensor["shape"]
-            shape = (
-                "unknown rank" if dims is None else f"[{', '.join('?' if one is None else str(one) for one in dims)}]"
-            )
-            tensors.add_row(kind, escape(tensor["name"]), tensor["dtype"], escape(shape))
-    operators = Table("operator", "nodes", title=f"{counted(document['nodes'], 'node')}")
-    for name, count in document["operators"].items():
-        operators.add_row(escape(name), str(count))
-    console.print(tensors, _properties(_facts(document)), operators)
+    tensors = (
+        (kind, escape(one["name"]), one["dtype"], escape(_shape(one["shape"])))
+        for kind in ("input", "output")
+        for one in document[f"{kind}s"]
+    )
+    print_table(console, ("", "name", "dtype", "shape"), tensors, title="Inputs and outputs")
+    _show_properties(console, _facts(document))
+    operators = ((escape(name), str(count)) for name, count in document["operators"].items())
+    print_table(console, ("operator", "nodes"), operators, title=f"{counted(document['nodes'], 'node')}")
     print_line(console, _parser(document["tensorrt"]))
+
+
+def _shape(dims: list[int | str | None] | None) -> str:
+    return "unknown rank" if dims is None else f"[{', '.join('?' if one is None else str(one) for one in dims)}]"
 
 
 def _parser(asked: dict[str, Any]) -> str:
@@ -132,14 +143,10 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("tokenizer", "there" if document["tokenizer"] else "none"),
         ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]
-    stdout_console(quiet=False).print(_properties(rows))
+    _show_properties(stdout_console(quiet=False), rows)
 
 
-def _properties(rows: list[tuple[str, str]]) -> Any:
+def _show_properties(console: Console, rows: list[tuple[str, str]]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table("property", "value", title="Model")
-    for name, value in rows:
-        table.add_row(name, escape(value))
-    return table
+    print_table(console, ("property", "value"), ((name, escape(value)) for name, value in rows), title="Model")

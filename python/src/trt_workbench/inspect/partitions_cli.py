@@ -16,6 +16,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_run,
+    print_table,
     stdout_console,
 )
 from trt_workbench.core.counts import counted, sized
@@ -23,7 +24,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
 
 if TYPE_CHECKING:
-    from trt_workbench.model.partitions import Partitions
+    from trt_workbench.model.partitions import Partitions, Subgraph
 
 _LISTED = 40
 
@@ -77,27 +78,29 @@ def partitions(
         _show(found, directory)
 
 
+def _operators(part: Subgraph) -> str:
+    named = ", ".join(f"{name} {count}" for name, count in list(part.operators.items())[:6])
+    return named + (" …" if len(part.operators) > 6 else "")
+
+
 def _show(found: Partitions, directory: Path) -> None:
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
     say(f"{found.asked} ({found.basis})")
-    table = Table("subgraph", "provider", "nodes", "operators", "in", "out", title="Subgraphs")
-    for number, part in enumerate(found.subgraphs[:_LISTED]):
-        operators = ", ".join(f"{name} {count}" for name, count in list(part.operators.items())[:6])
-        more = " …" if len(part.operators) > 6 else ""
-        table.add_row(
-            str(number), part.provider, str(part.nodes), operators + more, _borders(part.inputs), _borders(part.outputs)
-        )
-    console.print(table)
+    rows = (
+        (str(number), part.provider, str(part.nodes), _operators(part), _borders(part.inputs), _borders(part.outputs))
+        for number, part in enumerate(found.subgraphs[:_LISTED])
+    )
+    print_table(console, ("subgraph", "provider", "nodes", "operators", "in", "out"), rows, title="Subgraphs")
     fallen = [node for node in found.nodes if node.reason]
     if fallen:
-        table = Table("node", "operator", "provider", "types", "why", title="Nodes on other providers")
-        for node in fallen[:_LISTED]:
-            types = ", ".join(kind or "?" for kind in node.types)
-            table.add_row(node.name, node.operator, node.provider, types, node.reason)
-        console.print(table)
+        nodes = (
+            (node.name, node.operator, node.provider, ", ".join(kind or "?" for kind in node.types), node.reason)
+            for node in fallen[:_LISTED]
+        )
+        heads = ("node", "operator", "provider", "types", "why")
+        print_table(console, heads, nodes, title="Nodes on other providers")
     left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
     if left:
         say(f"{counted(left, 'more row')} in partitions.json.")

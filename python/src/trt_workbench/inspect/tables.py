@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from trt_workbench.console.common import print_line
+from trt_workbench.console.common import print_line, print_table
 from trt_workbench.core.builds import BUILD
 from trt_workbench.core.counts import counted, sized
 
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 
 def print_manifest(console: Console, manifest: Manifest) -> None:
     """Print inputs, outputs, profiles, and what the engine was made from and with."""
-    from rich.table import Table
-
-    tensors = Table("", "name", "dtype", "shape", title="Inputs and outputs")
-    for kind, group in (("input", manifest.inputs), ("output", manifest.outputs)):
-        for tensor in group:
-            tensors.add_row(kind, escape(tensor.name), tensor.dtype, escape(_shape(tensor)))
-    facts = Table("property", "value", title="Engine")
-    for name, value in _facts(manifest):
-        facts.add_row(name, escape(value))
-    console.print(tensors, facts)
+    tensors = (
+        (kind, escape(tensor.name), tensor.dtype, escape(_shape(tensor)))
+        for kind, group in (("input", manifest.inputs), ("output", manifest.outputs))
+        for tensor in group
+    )
+    print_table(console, ("", "name", "dtype", "shape"), tensors, title="Inputs and outputs")
+    facts = ((name, escape(value)) for name, value in _facts(manifest))
+    print_table(console, ("property", "value"), facts, title="Engine")
     for warning in manifest.warnings:
         print_line(console, f"TensorRT warning: {warning}")
 
@@ -61,22 +59,17 @@ def _shape(tensor: Tensor) -> str:
 
 def print_inspection(console: Console, found: Inspection) -> None:
     """Print profiles, properties and layers as TensorRT reports them."""
-    from rich.table import Table
-
-    ranges = Table("profile", "input", "min", "opt", "max", title="Optimisation profiles")
-    for tensor in found.tensors:
-        for number, (low, best, high) in enumerate(tensor.profiles):
-            ranges.add_row(str(number), escape(tensor.name), *(escape(str(list(dims))) for dims in (low, best, high)))
-    properties = Table("property", "value", title="Reported by TensorRT")
-    for name, value in found.summary.items():
-        properties.add_row(name, escape(", ".join(value) if isinstance(value, list) else str(value)))
-    for tensor in found.tensors:
-        if "linear" not in tensor.format.lower():
-            properties.add_row(escape(f"format of {tensor.name}"), escape(tensor.format))
-    layers = Table("#", "layer", "type", "outputs", title=f"{counted(len(found.layers), 'layer')}")
-    for number, layer in enumerate(found.layers):
-        layers.add_row(str(number), *_layer(layer))
-    console.print(ranges, properties, layers)
+    ranges = (
+        (str(number), escape(tensor.name), *(escape(str(list(dims))) for dims in profile))
+        for tensor in found.tensors
+        for number, profile in enumerate(tensor.profiles)
+    )
+    print_table(console, ("profile", "input", "min", "opt", "max"), ranges, title="Optimisation profiles")
+    facts = [(name, ", ".join(one) if isinstance(one, list) else str(one)) for name, one in found.summary.items()]
+    facts += [(f"format of {one.name}", one.format) for one in found.tensors if "linear" not in one.format.lower()]
+    print_table(console, ("property", "value"), (map(escape, one) for one in facts), title="Reported by TensorRT")
+    layers = ((str(number), *_layer(layer)) for number, layer in enumerate(found.layers))
+    print_table(console, ("#", "layer", "type", "outputs"), layers, title=f"{counted(len(found.layers), 'layer')}")
 
 
 def _layer(layer: dict[str, Any]) -> tuple[str, str, str]:

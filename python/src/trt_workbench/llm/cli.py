@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -16,6 +17,7 @@ from trt_workbench.console.common import (
     note,
     print_line,
     print_run,
+    print_table,
     say,
     say_if_allowed,
     single_command_app,
@@ -175,30 +177,36 @@ def require_gate(metrics: dict[str, Any], directory: Path) -> None:
 
 def show(metrics: dict[str, Any], directory: Path) -> None:
     """Print what a run found."""
+    from rich.box import SIMPLE_HEAD
+
     from trt_workbench.llm.outcome import reach
     from trt_workbench.verify import let_through
 
     console = stdout_console(quiet=False)
-    rows = metrics["backends"] + metrics["generation"]
-    for sentence in let_through(mark for row in rows for mark in row["verification"]):
+    narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}  # 80 columns must do
+    marked = metrics["backends"] + metrics["generation"]
+    for sentence in let_through(mark for row in marked for mark in row["verification"]):
         print_line(console, sentence)
     if metrics["backends"]:
-        console.print(_perplexities(metrics))
+        heads: tuple[str, ...] = ("backend", "ran in", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
+        title = f"Perplexity over {counted(metrics['tokens'], 'token')}"
+        print_table(console, heads, _perplexities(metrics), title=title, **narrow)
     if metrics["generation"]:
-        console.print(_generations(metrics))
+        tokens = counted(metrics["generation"][0]["new_tokens"], "token")
+        title = f"Generation of {tokens}; same: tokens equal to PyTorch's up to a near tie"
+        heads = ("mode", "backend", "prompt", "Δ logit", "limit", "same")
+        print_table(console, heads, _generations(metrics), title=title, **narrow)
     if metrics["backends"]:
         verdict = reach(metrics["backends"], []).word()
         print_line(console, f"Gate (at most {change(metrics['max_ppl_increase'])} perplexity): {verdict}")
     print_run(console, directory)
 
 
-def _perplexities(metrics: dict[str, Any]) -> Any:
+def _perplexities(metrics: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     from trt_workbench.model.precision import precision_label
 
-    columns = ("backend", "ran in", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
-    table = _table(f"Perplexity over {counted(metrics['tokens'], 'token')}", *columns)
     for row in metrics["backends"]:
-        table.add_row(
+        yield (
             f"{row['backend']}:{row['precision']}",
             precision_label(row) or "-",
             f"{row['perplexity']:.4f}",
@@ -208,21 +216,16 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
             _figure(row["kl_divergence"]),
             "failed" if row["failure"] else "passed",
         )
-    return table
 
 
-def _generations(metrics: dict[str, Any]) -> Any:
+def _generations(metrics: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     from trt_workbench.llm.report import by_text
 
-    columns = ("mode", "backend", "prompt", "Δ logit", "limit", "same")
-    tokens = counted(metrics["generation"][0]["new_tokens"], "token")
-    title = f"Generation of {tokens}; same: tokens equal to PyTorch's up to a near tie"
-    table = _table(title, *columns)
     for row in metrics["generation"]:
         if (agreement := row["agreement"]) is None:  # it is named above
             continue
         first = agreement["first_difference"]
-        table.add_row(
+        yield (
             row["mode"],
             f"{row['backend']}:{row['precision']}",
             f"{row['batch']}x{row['prompt_tokens']}",
@@ -230,19 +233,11 @@ def _generations(metrics: dict[str, Any]) -> Any:
             f"{agreement['logit_difference_limit']:.1e}",
             ("wrong" if row["failure"] else "all" if first is None else str(first)) + by_text(agreement),
         )
-    return table
 
 
 def _figure(value: float | None) -> str:
     """Return a figure as a cell; a server does not give all."""
     return "-" if value is None or isnan(value) else f"{value:.1e}"
-
-
-def _table(title: str, *columns: str) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    return Table(*columns, title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # 80 columns must do
 
 
 def main() -> None:

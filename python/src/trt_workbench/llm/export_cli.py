@@ -13,6 +13,7 @@ from trt_workbench.console.common import (
     handled,
     print_json,
     print_line,
+    print_table,
     say,
     stdout_console,
 )
@@ -111,14 +112,14 @@ def _opset(opset: int | None, tensorrt: str | None) -> int:
 
 
 def _show(manifest: dict[str, Any], output: Path) -> None:
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
-    table = Table("graph", "file", "MiB", "cases", "largest difference", title=f"Opset {manifest['opset']}")
+    rows = []
     for entry in manifest["graphs"]:
         cases = entry["proof"]["cases"] if entry["proof"] else []
         shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases) or "not compared"
         worst = f"{max(case['max_abs_difference'] for case in cases):.2g}" if cases else "-"
-        table.add_row(entry["kind"], entry["file"], mebibytes(entry["size_bytes"]), shapes, worst)
-    console.print(table)
+        rows.append((entry["kind"], entry["file"], mebibytes(entry["size_bytes"]), shapes, worst))
+    heads = ("graph", "file", "MiB", "cases", "largest difference")
+    print_table(console, heads, rows, title=f"Opset {manifest['opset']}")
     print_line(console, f"Folder: {output}")

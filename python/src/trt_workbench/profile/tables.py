@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from trt_workbench.backends.profiling import Operation
-from trt_workbench.console.common import print_line, print_run, stdout_console
+from trt_workbench.console.common import print_line, print_run, print_table, stdout_console
 from trt_workbench.core.percent import share
 from trt_workbench.profile.difference import LayerGroup, telling
 from trt_workbench.profile.document import Kernel
@@ -47,11 +47,17 @@ def print_profile(directory: Path) -> None:
     console = stdout_console(quiet=False)
     for side in sides:
         if side.operations:
-            console.print(_operations(side.longest[:_ROWS], f"{side.title}: the longest {side.noun}"))
+            heads = _heads("name, or ONNX nodes", "operator", "role", figures=("mean ms", "share"))
+            title = Text(f"{side.title}: the longest {side.noun}")
+            print_table(console, heads, _operations(side.longest[:_ROWS]), title=title)
         if side.kernels:
-            console.print(_kernels(side.kernels[:_ROWS], f"{side.title}: the longest kernels"))
+            heads = _heads("kernel", "layer", "by", figures=("launches", "total ms", "share"))
+            title = Text(f"{side.title}: the longest kernels")
+            print_table(console, heads, _kernels(side.kernels[:_ROWS]), title=title)
     if len(sides) > 1:
-        console.print(_differences(telling(groups, _ROWS), sides))
+        heads = _heads("ONNX nodes", "extra", figures=("first ms", "second ms", "difference"))
+        title = Text(f"{sides[0].title} against {sides[1].title}")
+        print_table(console, heads, _differences(telling(groups, _ROWS)), title=title)
     for sentence in summary(sides, groups):
         print_line(console, sentence)
     print_run(console, directory)
@@ -75,27 +81,20 @@ def _group(group: LayerGroup) -> dict[str, Any]:
     }
 
 
-def _operations(operations: Sequence[Operation], title: str) -> Table:
-    table = Table("name, or ONNX nodes", "operator", "role", title=Text(title))
-    for heading in ("mean ms", "share"):
-        table.add_column(heading, justify="right")
+def _operations(operations: Sequence[Operation]) -> Iterator[tuple[str | Text, ...]]:
     for one in operations:
-        table.add_row(
+        yield (
             _short(", ".join(one.onnx_nodes) or one.name),
             one.operator or "",
             one.role,
             f"{one.mean_ms or 0.0:.4f}",
             share(one.share or 0.0, 1),
         )
-    return table
 
 
-def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
-    table = Table("kernel", "layer", "by", title=Text(title))
-    for heading in ("launches", "total ms", "share"):
-        table.add_column(heading, justify="right")
+def _kernels(kernels: Sequence[Kernel]) -> Iterator[tuple[str | Text, ...]]:
     for one in kernels:
-        table.add_row(
+        yield (
             _short(one.name),
             _short(one.layer or ""),
             one.tool,
@@ -103,23 +102,21 @@ def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
             f"{one.total_ms:.4f}",
             share(one.share or 0.0, 1),
         )
-    return table
 
 
-def _differences(groups: Sequence[LayerGroup], sides: Sequence[SideView]) -> Table:
-    table = Table("ONNX nodes", "extra", title=Text(f"{sides[0].title} against {sides[1].title}"))
-    for heading in ("first ms", "second ms", "difference"):
-        table.add_column(heading, justify="right")
+def _differences(groups: Sequence[LayerGroup]) -> Iterator[tuple[str | Text, ...]]:
     for group in groups:
-        names = ", ".join(group.onnx_nodes) or (group.target or group.against)[0].name
-        table.add_row(
-            _short(names),
+        yield (
+            _short(", ".join(group.onnx_nodes) or (group.target or group.against)[0].name),
             ", ".join(group.roles),
             f"{group.target_ms:.4f}",
             f"{group.against_ms:.4f}",
             f"{group.difference_ms:+.4f}",
         )
-    return table
+
+
+def _heads(*names: str, figures: Sequence[str]) -> list[Column | str]:
+    return [*names, *(Column(name, justify="right") for name in figures)]
 
 
 def _short(text: str) -> Text:

@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     handled,
     print_line,
     print_run,
+    print_table,
     say,
     stdout_console,
 )
@@ -76,18 +77,15 @@ def sensitivity(
 
 
 def _show(found: Sensitivity, directory: Path) -> None:
-    from rich.table import Table
 
     from trt_workbench.core.counts import counted
     from trt_workbench.quantize.sensitivity_report import brings
 
     console = stdout_console(quiet=False)
     figures = (found.figure, "loss", "95 %") if found.figure else ()
-    table = Table("group", "operator", "dB", "noise", "MACs", *figures)
     total = sum(group.noise for group in found.free) or 1.0
-    for group in found.groups[:_SHOWN]:
-        table.add_row(*_cells(group, total, scored=bool(figures)))
-    console.print(table)
+    rows = (_cells(group, total, scored=bool(figures)) for group in found.groups[:_SHOWN])
+    print_table(console, ("group", "operator", "dB", "noise", "MACs", *figures), rows)
     if len(found.groups) > _SHOWN:
         print_line(console, f"and {counted(len(found.groups) - _SHOWN, 'more group')}")
     print_line(console, "dB: SQNR of the group alone; noise, MACs: its share of the noise and of the arithmetic")

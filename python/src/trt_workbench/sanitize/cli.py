@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    print_table,
+    stdout_console,
+)
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Seed, pairs
@@ -65,15 +73,13 @@ def sanitize_onnx(
 
 
 def _show(document: dict[str, Any]) -> None:
-    from rich.table import Table
-
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
-    table = Table("rewrite", "changes", "what")
-    for name, entry in document["rewrites"].items():
-        shown = "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else "")
-        table.add_row(name, str(entry["changes"]), shown)
-    console.print(table)
+    rows = (
+        (name, str(entry["changes"]), "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else ""))
+        for name, entry in document["rewrites"].items()
+    )
+    print_table(console, ("rewrite", "changes", "what"), rows)
     say(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
     for finding in document["findings"]:
         say(f"TensorRT may refuse: {finding}")

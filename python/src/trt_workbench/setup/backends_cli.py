@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    print_table,
+    stdout_console,
+)
 from trt_workbench.core.counts import grouped
 
 
@@ -14,8 +22,6 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
 
     With its versions, or with the reason and the command that fixes it.
     """
-    from rich.table import Table
-
     from trt_workbench.backends.registry import availabilities
 
     found = availabilities()
@@ -23,11 +29,11 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
         print_json({name: asdict(state) for name, state in found.items()})
         return
     console = stdout_console(quiet=False)
-    table = Table("backend", "available", "versions")
-    for name, state in found.items():
-        versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
-        table.add_row(name, "yes" if state.ok else "no", versions)
-    console.print(table)
+    rows = (
+        (name, "yes" if state.ok else "no", ", ".join(" ".join(one) for one in state.versions.items()))
+        for name, state in found.items()
+    )
+    print_table(console, ("backend", "available", "versions"), rows)
     lacking = [name for name, state in found.items() if not state.ok]
     alike = grouped(lacking, lambda name: f"{found[name].reason} {found[name].fix}".rstrip())
     for reason, names in alike.items():

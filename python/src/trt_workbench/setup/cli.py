@@ -14,6 +14,7 @@ from trt_workbench.console.common import (
     handled,
     print_json,
     print_line,
+    print_table,
     stderr_console,
     stdout_console,
 )
@@ -109,16 +110,14 @@ def _document(result: Any) -> dict[str, Any]:
 
 
 def _print_result(result: Any) -> None:
-    from rich.table import Table
 
     from trt_workbench.core.launcher import task
 
     console = stdout_console(quiet=False)
     document = _document(result)
-    table = Table("part", "found")
-    for part in ("headers_version", "library_version", "library", "parser", "plugin", "trtexec"):
-        table.add_row(part.replace("_", " "), document[part] or "not found")
-    console.print(table)
+    parts = ("headers_version", "library_version", "library", "parser", "plugin", "trtexec")
+    rows = ((part.replace("_", " "), document[part] or "not found") for part in parts)
+    print_table(console, ("part", "found"), rows)
     for note in result.notes:
         print_line(console, note)
     state = "Set up" if result.changed else "Already set up"

@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_run,
+    print_table,
     stdout_console,
 )
 from trt_workbench.console.drawing import present
@@ -70,7 +71,6 @@ def check_contract(
 
 def _show(found: ContractCheck, directory: Path) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
@@ -78,23 +78,18 @@ def _show(found: ContractCheck, directory: Path) -> None:
     say(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
     if dead := [state.input for state in found.states if not state.live]:
         say(f"Dead state: {', '.join(dead)}")
-    table = Table("check", "verdict", "cases", "worst relative L2", "details")
+    rows: list[tuple[str, ...]] = []
     for check in found.checks:
         worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
-        table.add_row(check.name, check.verdict, str(check.cases), worst, escape(check.reason))
-        for finding in check.findings:
-            table.add_row("", "", "", "", escape(str(finding)))
+        rows.append((check.name, check.verdict, str(check.cases), worst, escape(check.reason)))
+        rows += [("", "", "", "", escape(str(finding))) for finding in check.findings]
         if check.findings_left_out:
-            table.add_row("", "", "", "", f"and {check.findings_left_out} more")
-    console.print(table)
+            rows.append(("", "", "", "", f"and {check.findings_left_out} more"))
+    print_table(console, ("check", "verdict", "cases", "worst relative L2", "details"), rows)
     if found.states:
-        table = Table("state", "live", "declared dead", "observed")
-        for state in found.states:
-            table.add_row(
-                escape(state.input),
-                "yes" if state.live else "no",
-                "yes" if state.declared_dead else "no",
-                escape(state.reason),
-            )
-        console.print(table)
+        said = {True: "yes", False: "no"}
+        states = (
+            (escape(one.input), said[one.live], said[one.declared_dead], escape(one.reason)) for one in found.states
+        )
+        print_table(console, ("state", "live", "declared dead", "observed"), states)
     print_run(console, directory)

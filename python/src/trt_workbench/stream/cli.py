@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     note,
     print_line,
     print_run,
+    print_table,
     say,
     say_if_allowed,
     stdout_console,
@@ -164,17 +165,14 @@ def show(_metrics: Mapping[str, Any], directory: Path) -> None:
 
 
 def _show(metrics: StreamMetrics, directory: Path) -> None:
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
     line = partial(print_line, console)
     seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
     line(f"{counted(metrics.chunks, 'chunk')}{seconds}, {metrics.backend} compared with {metrics.reference['name']}")
     names = ("lane", "rel. L2", "largest", "growth", "head", "ms", "gates")
-    table = Table(*names, title="Compared with the reference: median over chunks, largest, growth exponent")
-    for lane in metrics.lanes:
-        table.add_row(*_row(lane))
-    console.print(table)
+    title = "Compared with the reference: median over chunks, largest, growth exponent"
+    print_table(console, names, map(_row, metrics.lanes), title=title)
     for precision, ratio in metrics.closed_over_functional.items():
         line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
     if metrics.resident and metrics.chunks >= _LONG:
@@ -196,20 +194,18 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
 
 
 def _show_faults(metrics: StreamMetrics, console: Console) -> None:
-    from rich.table import Table
 
     assert metrics.faults is not None
-    table = Table("planted fault", "rel. L2", "largest", "head", "caught by", title="Self-test")
-    for one in metrics.faults.planted:
-        if one.lane is None:
-            table.add_row(one.fault, "-", "-", "-", f"not planted: {one.reason}")
-            continue
-        table.add_row(one.fault, *_errors(one.lane), _head(one.lane), ", ".join(one.caught_by) or "NOTHING")
-    console.print(table)
+    rows = (
+        (one.fault, *_errors(one.lane), _head(one.lane), ", ".join(one.caught_by) or "NOTHING")
+        if one.lane
+        else (one.fault, "-", "-", "-", f"not planted: {one.reason}")
+        for one in metrics.faults.planted
+    )
+    print_table(console, ("planted fault", "rel. L2", "largest", "head", "caught by"), rows, title="Self-test")
 
 
 def _show_paced(paced: Paced, console: Console) -> None:
-    from rich.table import Table
 
     line, per_stream = partial(print_line, console), sized(paced.memory_bytes["per_stream"])
     line(
@@ -222,12 +218,18 @@ def _show_paced(paced: Paced, console: Console) -> None:
     if not paced.levels:
         return
     names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "max", "real-time factor", "rows", "within a hop")
-    table = Table(*names, title=f"One chunk per stream every {paced.hop_ms:g} ms: latency from due time")
-    for one in paced.levels:
-        times = ("-" if time is None else f"{time:.2f}" for time in one.times_ms.values())
-        factor, rows = f"{one.real_time_factor:.4f}", f"{one.rows_mean:.1f}"
-        table.add_row(str(one.streams), str(one.chunks), *times, factor, rows, one.verdict)
-    console.print(table)
+    rows = (
+        (
+            str(one.streams),
+            str(one.chunks),
+            *("-" if time is None else f"{time:.2f}" for time in one.times_ms.values()),
+            f"{one.real_time_factor:.4f}",
+            f"{one.rows_mean:.1f}",
+            one.verdict,
+        )
+        for one in paced.levels
+    )
+    print_table(console, names, rows, title=f"One chunk per stream every {paced.hop_ms:g} ms: latency from due time")
     place = "on the device" if paced.on_device else "on the host"
     line(f"{paced.text} A stream's state takes {per_stream}, {place}.")
 

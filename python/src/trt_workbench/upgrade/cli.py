@@ -16,6 +16,7 @@ from trt_workbench.console.common import (
     interrupted,
     print_line,
     print_run,
+    print_table,
     say,
     stdout_console,
 )
@@ -80,7 +81,6 @@ def upgrade(
 
 
 def _show(found: Upgrade, directory: Path) -> None:
-    from rich.table import Table
 
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
@@ -89,9 +89,8 @@ def _show(found: Upgrade, directory: Path) -> None:
     console = stdout_console(quiet=False)
     line = partial(print_line, console)
     line(headline(found))
-    table = Table("model", "outcome", "before", "after", "latency, after/before", "why")
-    for one in found.models:
-        table.add_row(
+    rows = (
+        (
             one.name,
             one.outcome,
             one.before.word,
@@ -99,7 +98,9 @@ def _show(found: Upgrade, directory: Path) -> None:
             ratio(one.timed),
             one.reasons[0] if one.reasons and one.outcome != "safe" else "",
         )
-    console.print(table)
+        for one in found.models
+    )
+    print_table(console, ("model", "outcome", "before", "after", "latency, after/before", "why"), rows)
     for group in builds_of(directory):
         print_builds(console, group)
     for side, words in ((found.before, "before"), (found.after, "after")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_workbench.console.common import note, print_line, stdout_console
+from trt_workbench.console.common import note, print_line, print_table, stdout_console
 from trt_workbench.console.progress import waiting
 from trt_workbench.verify.settings import FixSettings
 
@@ -97,16 +97,20 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
 
 def show_fixed(tried: Fixed, directory: Path) -> None:
     """Print what was tried and what was taken."""
-    from rich.table import Table
-
     console = stdout_console(quiet=False)
     print_line(console, f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):")
-    table = Table("workaround", "verdict", "latency", "relative to the wrong engine", "why not")
-    for one in tried.tried:
-        cost, why = tried.cost(one), one.reason.split("; ")[0]
-        times = "-" if cost is None else f"{cost:.2f}"
-        table.add_row(one.name, one.verdict, _ms(one.milliseconds), times, why)
-    console.print(table)
+    rows = (
+        (
+            one.name,
+            one.verdict,
+            _ms(one.milliseconds),
+            "-" if cost is None else f"{cost:.2f}",
+            one.reason.split("; ")[0],
+        )
+        for one in tried.tried
+        for cost in [tried.cost(one)]
+    )
+    print_table(console, ("workaround", "verdict", "latency", "relative to the wrong engine", "why not"), rows)
     if tried.time_over:
         print_line(console, f"Not tried, time limit reached: {', '.join(tried.left) or 'none'}")
     elif tried.left:

@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     note,
     print_line,
     print_run,
+    print_table,
     say,
     say_if_allowed,
     single_command_app,
@@ -191,8 +192,6 @@ def _spread(request: CocoRequest, output: Path | None, numbers: tuple[int, ...])
 
 def show(metrics: dict[str, Any], directory: Path) -> None:
     """Print the scores and times of a run."""
-    from rich.table import Table
-
     from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
@@ -204,23 +203,22 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     for sentence in let_through([mark]):
         print_line(console, sentence)
     task = task_of(metrics["model"]["task"])
-    figures = Table("metric", "value", "95 % interval", title=f"{task.rules} metrics")
-    for name in task.figures:
-        value, ends = metrics[name], metrics[f"{name}_ci95"]
-        figures.add_row(
-            name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"
-        )
-    console.print(figures)
+    rows = (
+        (name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-")
+        for name in task.figures
+        for value, ends in [(metrics[name], metrics[f"{name}_ci95"])]
+    )
+    print_table(console, ("metric", "value", "95 % interval"), rows, title=f"{task.rules} metrics")
     print_line(console, f"95 % intervals: {DRAWN.format(unit='images')}.")
     if at := in_words(metrics):
         print_line(console, at)
     if metrics["latency_ms"]:
         columns = ("mean", "p50", "p90", "p99", "max")
-        latency = Table("stage", *columns, title="Latency per image, ms")
-        for stage, summary in metrics["latency_ms"].items():
-            times = [claimed(summary, column) for column in columns]
-            latency.add_row(stage, *("-" if time is None else f"{time:.2f}" for time in times))
-        console.print(latency)
+        stages = (
+            (stage, *("-" if time is None else f"{time:.2f}" for time in (claimed(one, column) for column in columns)))
+            for stage, one in metrics["latency_ms"].items()
+        )
+        print_table(console, ("stage", *columns), stages, title="Latency per image, ms")
         if few := too_few(metrics["latency_ms"]["total"], columns, "images"):
             print_line(console, f"note: {few}.")
     if ran := precision_label(metrics, "text"):

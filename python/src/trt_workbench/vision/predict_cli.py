@@ -16,6 +16,7 @@ from trt_workbench.console.common import (
     note,
     print_json,
     print_line,
+    print_table,
     say,
     say_if_allowed,
     stdout_console,
@@ -28,7 +29,7 @@ from trt_workbench.model.precision import precision_label
 from trt_workbench.vision.settings import PredictSettings
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
     from trt_workbench.vision.document import Prediction
     from trt_workbench.vision.predict import PredictRequest
@@ -97,7 +98,6 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
 
 def _show(document: Prediction, directory: Path) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     from trt_workbench.verify import let_through
     from trt_workbench.vision.tasks.registry import task_of
@@ -107,11 +107,9 @@ def _show(document: Prediction, directory: Path) -> None:
         print_line(console, sentence)
     of_images = task_of(document["model"]["task"]).of_images
     if of_images:
-        console.print(_ranked(directory, document["images"]))
-    table = Table("class", "images" if of_images else "found")
-    for name, count in document["by_class"].items():
-        table.add_row(escape(name), str(count))
-    console.print(table)
+        _show_ranked(console, directory, document["images"])
+    counts = ((escape(name), str(count)) for name, count in document["by_class"].items())
+    print_table(console, ("class", "images" if of_images else "found"), counts)
     print_line(console, f"Precision: {precision_label(document, 'text') or 'unknown'}")
     bare, least = document["images_without"], document["settings"]["conf"]
     without = f" ({bare} without objects at --conf {least})" if bare else ""
@@ -125,10 +123,9 @@ def _show(document: Prediction, directory: Path) -> None:
         print_line(console, f"Pictures: {directory / PICTURES}")
 
 
-def _ranked(directory: Path, images: int) -> Table:
-    """Return the classes of the first images, the best first."""
+def _show_ranked(console: Console, directory: Path, images: int) -> None:
+    """Print the classes of the first images, the best first."""
     from rich.markup import escape
-    from rich.table import Table
 
     from trt_workbench.core.documents import read_lines
     from trt_workbench.vision.document import DetectionRecord
@@ -140,7 +137,8 @@ def _ranked(directory: Path, images: int) -> Table:
             break
         shown.setdefault(key, []).append(f"{escape(line['class_name'])} {line['score']:.3f}")
     more = f", first {_SHOWN} of {images}" if images > len(shown) else ""
-    table = Table("image", "classes", title=f"Best classes{more}")
-    for (image, frame), found in shown.items():
-        table.add_row(escape(Path(image).name) + ("" if frame is None else f" {frame}"), ", ".join(found))
-    return table
+    rows = (
+        (escape(Path(image).name) + ("" if frame is None else f" {frame}"), ", ".join(found))
+        for (image, frame), found in shown.items()
+    )
+    print_table(console, ("image", "classes"), rows, title=f"Best classes{more}")

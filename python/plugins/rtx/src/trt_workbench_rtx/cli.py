@@ -16,6 +16,7 @@ from trt_workbench.console.common import (
     handled,
     print_line,
     print_run,
+    print_table,
     stdout_console,
 )
 from trt_workbench.console.drawing import present
@@ -91,14 +92,12 @@ def check_target(
 
 
 def _show(found: TargetCheck, directory: Path) -> None:
-    from rich.table import Table
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
     say(f"{Path(found.model).name}: {sized(found.model_size_bytes)}, {found.graph_precision['text']}")
-    table = Table("architecture", "outcome", "engine, MiB", "layers", "computes in", "seconds")
-    for one in found.targets:
-        table.add_row(
+    rows = (
+        (
             one.name,
             one.outcome,
             "-" if one.engine_size_bytes is None else mebibytes(one.engine_size_bytes),
@@ -106,7 +105,9 @@ def _show(found: TargetCheck, directory: Path) -> None:
             one.precision["text"] if one.precision else "-",
             "-" if one.build_s is None else f"{one.build_s:.1f}",
         )
-    console.print(table)
+        for one in found.targets
+    )
+    print_table(console, ("architecture", "outcome", "engine, MiB", "layers", "computes in", "seconds"), rows)
     for one in found.targets:
         if one.reason:
             say(f"{one.name}: {one.reason}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from trt_workbench.console.common import print_line
+from trt_workbench.console.common import print_line, print_table
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share, signed
@@ -168,24 +168,16 @@ class TranscriptRecord(Strict):
 
 def show_transcribed(document: Mapping[str, Any], console: Console) -> None:
     """Print a `Transcribed`: error rates by side, differences, the first texts that changed, and planted faults."""
-    from rich.table import Table
-
     found = Transcribed.model_validate(document)
     line = partial(print_line, console)
     said = f"{counted(found.utterances, 'utterance')}, {counted(found.words, 'word')}, {found.audio_seconds:.0f} s"
-    table = Table("lane", "WER", "95 % interval", "tokens wrong", "gates", title=f"Word error rate: {said}")
-    for side in found.sides:
-        table.add_row(*_row(side))
-    console.print(table)
+    heads: tuple[str, ...] = ("lane", "WER", "95 % interval", "tokens wrong", "gates")
+    print_table(console, heads, map(_row, found.sides), title=f"Word error rate: {said}")
     for side in found.sides:
         line(_speed(side, found.at_once))
     if found.ways:
-        table = Table(
-            "also heard as", "WER", "more than the reference", "changed", "a word waits, ms", "real-time factor"
-        )
-        for way in found.ways:
-            table.add_row(*_way(way))
-        console.print(table)
+        heads = ("also heard as", "WER", "more than the reference", "changed", "a word waits, ms", "real-time factor")
+        print_table(console, heads, map(_way, found.ways))
     for name, one in found.differences.items():
         line(
             f"{name}: WER {_difference(one.wer.value)}{_interval(one.wer, ' ({} to {})', _difference)} compared "
@@ -195,13 +187,13 @@ def show_transcribed(document: Mapping[str, Any], console: Console) -> None:
             line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
     if found.faults:
         title = f"Self-test of decoding; WER without a fault: {_percent(found.faults_wer or 0.0)}"
-        table = Table("planted fault", "WER", "caught", title=title)
-        for fault in found.faults:
-            if fault.wer is None:
-                table.add_row(fault.fault, "-", f"not planted: {fault.reason}")
-            else:
-                table.add_row(fault.fault, _percent(fault.wer), "yes" if fault.caught else "NO")
-        console.print(table)
+        rows = (
+            (one.fault, "-", f"not planted: {one.reason}")
+            if one.wer is None
+            else (one.fault, _percent(one.wer), "yes" if one.caught else "NO")
+            for one in found.faults
+        )
+        print_table(console, ("planted fault", "WER", "caught"), rows, title=title)
 
 
 def _row(side: Side) -> tuple[str, ...]:
