@@ -39,9 +39,15 @@ def headings() -> dict[str, list[str]]:
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Table":
-                names = [one.value if isinstance(one, ast.Constant) else "figure" for one in node.args]
-                found[f"{path.relative_to(SOURCE)}:{node.lineno}"] = [str(name) for name in names]
+            heads: list[ast.expr] = []
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print_table":
+                heads = getattr(node.args[1], "elts", [])
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Table", "_heads"):
+                heads = node.args
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and "heads" in ast.unparse(node).split("=")[0]:
+                heads = getattr(node.value, "elts", [])
+            names = [one.value if isinstance(one, ast.Constant) else "figure" for one in heads]
+            found[f"{path.relative_to(SOURCE)}:{node.lineno if heads else 0}"] = [str(name) for name in names]
     return found
 
 
