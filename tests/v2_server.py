@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -65,6 +65,7 @@ class V2Server:
     slow_s: float = 0.0
     specs: dict[str, Any] = field(default_factory=dict)
     says: dict[str, Any] = field(default_factory=dict)
+    requests: int = 0
     calls: int = 0
     merged: int = 0  # batches of more than one call
 
@@ -84,11 +85,15 @@ class V2Server:
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
-            self._ended.set()
+            self.end()
             server.shutdown()
             self.end_connections()
             server.server_close()
             thread.join()
+
+    def end(self) -> None:
+        """Let slow calls end."""
+        self._ended.set()
 
     def end_connections(self) -> None:
         """Close what is open, as a server does after a while."""
@@ -177,6 +182,24 @@ class _Server(ThreadingHTTPServer):
         """A client that is gone is no news."""
 
 
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """Give the one request these bytes, and yield the URL."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as door:
+
+        def once() -> None:
+            line, _ = door.accept()
+            door.close()  # who asks again is refused
+            with closing(line):
+                line.recv(4096)
+                line.sendall(answer)
+
+        thread = threading.Thread(target=once)
+        thread.start()
+        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        thread.join()
+
+
 def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -192,6 +215,7 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
             self._served(self.rfile.read(int(self.headers["Content-Length"])))
 
         def _served(self, body: bytes) -> None:
+            server.requests += 1
             if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
                 self._json({"error": "no"}, http.HTTPStatus.UNAUTHORIZED)
                 return

@@ -324,5 +324,5 @@ def test_what_tritonclient_lacks_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert "tritonclient, which cannot be imported" in said
     assert "rapidjson" in said
     asked = stderr_of("verify", model, "--backend", "v2", "--url", "grpc://127.0.0.1:1", code=3)
-    assert "gRPC needs tritonclient, which cannot be imported" in asked
+    assert "Backend v2 needs tritonclient, which cannot be imported" in asked
     assert "rapidjson" in asked

@@ -19,6 +19,7 @@ from tests.unit.backends.small_models import linear
 from trt_workbench.core.workspace import models_dir
 from trt_workbench.vision.scenes import dataset as embedded
 
+pytest.importorskip("tritonclient.http.aio")
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed (ray[serve])", exc_type=ImportError)
 
 DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"

@@ -15,7 +15,8 @@ from tests.v2_server import V2Server
 from trt_workbench.core.workspace import models_dir
 from trt_workbench.vision.scenes import dataset as embedded
 
-pytestmark = pytest.mark.usefixtures("blank_pictures")
+pytest.importorskip("tritonclient.http.aio")
+pytestmark = [pytest.mark.readers, pytest.mark.usefixtures("blank_pictures")]
 
 DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
 BATCHES = ("--dim", "batch=1:2:4")

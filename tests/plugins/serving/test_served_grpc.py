@@ -86,6 +86,7 @@ def running(server: V2Server) -> Iterator[str]:
     try:
         yield f"grpc://127.0.0.1:{port}"
     finally:
+        server.end()
         own.stop(None).wait()
 
 

@@ -13,7 +13,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.llm_directory import examine_llm_directory
-from trt_workbench_serving.backends.http_client import HttpClient
+from trt_workbench_serving.backends.openai_client import OpenAiClient
 
 pytest.importorskip("torch")
 
@@ -144,8 +144,8 @@ def test_what_is_wrong_with_a_server_is_one_sentence(tmp_path: Path, monkeypatch
 
 
 def test_a_refused_model_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed, close = list[Any](), HttpClient.close
-    monkeypatch.setattr(HttpClient, "close", lambda client: closed.append(close(client)))
+    closed, close = list[Any](), OpenAiClient.close
+    monkeypatch.setattr(OpenAiClient, "close", lambda client: closed.append(close(client)))
     with OpenAiServer().running() as url, pytest.raises(UsageProblem, match="`other` does not exist"):
         get_backend("openai").load_language(
             examine_llm_directory(MODEL), SessionOptions(extra={"url": url, "model": "other"})

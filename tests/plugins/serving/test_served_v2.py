@@ -3,16 +3,19 @@
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 from tests.unit.backends.small_models import linear
-from tests.v2_server import V2Server
+from tests.v2_server import V2Server, answering
+from tests.waiting import wait_until
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -21,6 +24,8 @@ from trt_workbench_serving.backends.address import TOKEN
 from trt_workbench_serving.backends.datatypes import from_numbers
 from trt_workbench_serving.backends.v2 import V2Backend
 
+pytest.importorskip("tritonclient.http.aio")
+pytestmark = pytest.mark.readers
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
@@ -40,23 +45,6 @@ def served(server: V2Server, model: Path | None = None, concurrency: int = 1, **
 def load(server: V2Server, model: Path | None = None, **extra: Any) -> None:
     with served(server, model, **extra):
         pass
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Give the one request these bytes, and yield the URL."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as door:
-
-        def once() -> None:
-            line, _ = door.accept()
-            with closing(line):
-                line.recv(4096)
-                line.sendall(answer)
-
-        thread = threading.Thread(target=once)
-        thread.start()
-        yield f"http://127.0.0.1:{door.getsockname()[1]}"
-        thread.join()
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -253,7 +241,7 @@ def test_a_slow_server_is_waited_for_as_long_as_is_said(model: Path) -> None:
 
 DRIPS = {
     "body": (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
-    "status line": (b"", b"H"),
+    "status line": (b"HTTP/1.1 200 O", b"O"),
     "header": (b"HTTP/1.1 200 OK\r\nX", b"X"),
     "size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
@@ -315,8 +303,38 @@ def test_a_connection_that_the_server_ended_in_between_is_opened_again(model: Pa
         session.close()
 
 
-def test_it_always_serves_and_says_which_client_it_has() -> None:
-    assert V2Backend().availability().ok
+def test_it_says_which_client_it_has() -> None:
+    assert V2Backend().availability().versions["tritonclient"]
+
+
+def test_neither_a_redirect_nor_a_proxy_takes_a_request_elsewhere(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN, "secret")
+    elsewhere = V2Server(model)
+    with elsewhere.running() as other:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, other)
+        away = f"HTTP/1.1 307 Moved\r\nLocation: {other}/v2\r\nContent-Length: 0\r\n\r\n".encode()
+        with answering(away) as url, refused(UsageProblem):
+            V2Backend().load(model, SessionOptions(extra={"url": url}))
+        assert elsewhere.requests == 0
+        with V2Backend().load(model, SessionOptions(extra={"url": other})) as session:
+            session.run({"x": X})
+        assert elsewhere.requests
+
+
+def test_no_connection_is_left_open_whatever_thread_asked(model: Path) -> None:
+    with V2Server(model).running() as url:
+        port = int(url.rpartition(":")[2])
+
+        def connections() -> int:
+            every = psutil.Process().net_connections("tcp")
+            return sum(one.status == psutil.CONN_ESTABLISHED and one.raddr.port == port for one in every)
+
+        with V2Backend().load(model, SessionOptions(extra={"url": url}, concurrency=8)) as session:
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda _: session.run({"x": X}), range(32)))
+            assert connections() > 0
+        wait_until(lambda: connections() == 0)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http
-import json
 import math
 from collections.abc import Callable
 from itertools import islice, repeat
@@ -14,14 +13,12 @@ from trt_workbench.backends.language import Continuation
 from trt_workbench.backends.torch.llm_tokenizer import LlmTokenizer
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
-from trt_workbench_serving.backends.failures import answered, refuse_status
-from trt_workbench_serving.backends.http_client import HttpClient
+from trt_workbench_serving.backends.calls import Refused
+from trt_workbench_serving.backends.openai_client import OpenAiClient
 
 Choice = dict[str, Any]
 Fields = dict[str, Any]
 
-_PATH = "/v1/completions"
-_NO_SUCH = (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.METHOD_NOT_ALLOWED, http.HTTPStatus.NOT_IMPLEMENTED)
 _ID = "token_id:"
 _AS_TEXT = "text of the prompt"
 _SHORT = 2
@@ -55,7 +52,7 @@ class Completions:
         ways: how the server is asked, by what it is asked for; filled as that is found out.
     """
 
-    def __init__(self, client: HttpClient, model: str, tokenizer: Callable[[], LlmTokenizer]) -> None:
+    def __init__(self, client: OpenAiClient, model: str, tokenizer: Callable[[], LlmTokenizer]) -> None:
         """Take the server, the model's name there, and what loads the tokenizer of the model's folder."""
         self._client, self._model, self._tokenizer = client, model, tokenizer
         self.ways: dict[str, str] = {}
@@ -162,21 +159,17 @@ class Completions:
 
     def _asked(self, prompt: list[int] | str, count: int, fields: Fields) -> _Answer | str:
         """Return what the server answers; its reason where it refuses such a request."""
-        asked = {"model": self._model, "prompt": prompt, "max_tokens": count, "temperature": 0, **fields}
-        answer = self._client.ask(_PATH, json.dumps(asked).encode(), {"Content-Type": "application/json"})
-        if answer.status in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.UNPROCESSABLE_ENTITY):
-            return answered(answer.status, answer.reason, answer.said)
-        if answer.status != http.HTTPStatus.OK:
-            what = f"complete a text with model {self._model!r}"
-            if answer.status in _NO_SUCH:
-                what += f" at {_PATH}, which a server of chats alone lacks"
-            refuse_status(self._client.address, answer.status, answer.reason, answer.said, what)
+        request = {"model": self._model, "prompt": prompt, "max_tokens": count, "temperature": 0}
         try:
-            document = answer.document()
+            document = self._client.complete(request, fields)
             choice, known = document["choices"][0], (document.get("usage") or {}).get("prompt_tokens")
             if not isinstance(choice, dict) or type(known) not in (int, NoneType):
                 raise TypeError(choice, known)
             return _Answer(choice, known)
+        except Refused as refusal:
+            if refusal.status in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.UNPROCESSABLE_ENTITY):
+                return refusal.reason
+            raise
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             self._refuse_form("answer has not the form of a completion", error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +25,17 @@ PROTOCOL = {name: datatype for datatype, name in NUMPY.items()}
 _ONLY_BINARY = tuple(kind.name for kind in _KINDS if kind.kind not in "biu" and kind.itemsize == 2)
 
 
-def as_numbers(array: NDArray[Any]) -> list[Any]:
-    """Return an array as JSON's flat list. Raises UsageProblem for a type that JSON cannot hold."""
-    if array.dtype.name in _ONLY_BINARY:
+def require_json(kind: np.dtype[Any]) -> None:
+    """Raise UsageProblem for a type that JSON cannot hold."""
+    if kind.name in _ONLY_BINARY:
         raise UsageProblem(
-            f"The server takes tensors only as JSON, which has no form for {array.dtype.name}; use its gRPC port."
+            f"The server takes tensors only as JSON, which has no form for {kind.name}; use its gRPC port."
         )
+
+
+def as_numbers(array: NDArray[Any]) -> list[Any]:
+    """Return an array as JSON's flat list. Raises as `require_json`."""
+    require_json(array.dtype)
     found: list[Any] = array.reshape(-1).tolist()
     return found
 
@@ -59,14 +63,6 @@ def _no_numbers(came: NDArray[Any], kind: np.dtype[Any]) -> list[Any]:
     if came.dtype.kind == "O":
         return [one for one in came.flat if type(one) not in (int, float)]
     return came.reshape(-1)[:1].tolist() if came.dtype.kind == "U" or (came.dtype.kind == "b" != kind.kind) else []
-
-
-def from_bytes(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
-    """Return an output that came as bytes, as an array of its own. Raises DeviceFailure if it is not what it says."""
-    kind = numpy_dtype(dtype)
-    if min(shape, default=0) < 0 or len(data) != math.prod(shape) * kind.itemsize:
-        raise _broken(name, dtype, shape, f"{len(data)} bytes came")
-    return np.frombuffer(data, kind).reshape(tuple(shape)).copy()
 
 
 def _broken(name: str, dtype: str, shape: Sequence[int], reason: str) -> DeviceFailure:

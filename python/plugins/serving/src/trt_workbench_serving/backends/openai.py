@@ -15,13 +15,13 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.language import Continuation, LanguageBackend, LanguageModel, PromptScores
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
-from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import parse
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench_serving.backends.address import Address
+from trt_workbench_serving.backends.calls import opening
 from trt_workbench_serving.backends.completions import Completions
-from trt_workbench_serving.backends.failures import opening
-from trt_workbench_serving.backends.http_client import HttpClient
+from trt_workbench_serving.backends.openai_client import OpenAiClient
 
 _Found = TypeVar("_Found")
 PORTS = {"http": 8000, "https": 443}
@@ -67,15 +67,15 @@ class OpenAiBackend(Backend, LanguageBackend):
     def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:
         """Return the served model. Raises as `LanguageBackend.load_language`."""
         address, extra = _checked({name: value for name, value in options.extra.items() if name != "device"})
-        client = HttpClient(address, extra["timeout_s"])
-        with opening(address, client):
+        client = OpenAiClient(address, extra["timeout_s"])
+        with opening(client):
             return ServedLlm(client, extra["model"] or _only_model(client), directory)
 
 
 class ServedLlm:
     """A model on a server."""
 
-    def __init__(self, client: HttpClient, model: str, directory: LlmDirectory) -> None:
+    def __init__(self, client: OpenAiClient, model: str, directory: LlmDirectory) -> None:
         """Take a model that the server has, and the folder that it was made from.
 
         Raises:
@@ -152,12 +152,8 @@ def _checked(options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:
     return Address.read(extra["url"], PORTS), extra
 
 
-def _only_model(client: HttpClient) -> str:
-    found = client.get("/v1/models", "list its models")
-    try:
-        known = [str(one["id"]) for one in found["data"]]
-    except (KeyError, TypeError) as error:
-        raise DeviceFailure(f"The server does not speak OpenAI's API: {client.address}") from error
+def _only_model(client: OpenAiClient) -> str:
+    known = client.models()
     if len(known) == 1:
         return known[0]
     names = f"several models: {', '.join(known)}" if known else "no models in its list"

@@ -102,8 +102,11 @@ def read_tensors(listed: Any, what: str) -> tuple[TensorSpec, ...]:
         DeviceFailure: the metadata are not of the protocol's form.
     """
     try:
-        found = [(str(one["name"]), str(one["datatype"]), [int(dim) for dim in one["shape"]]) for one in listed]
-    except (TypeError, KeyError, ValueError) as error:
+        # of a scalar gRPC leaves out the shape
+        found = [
+            (str(one["name"]), str(one["datatype"]), [int(dim) for dim in one.get("shape") or ()]) for one in listed
+        ]
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise DeviceFailure(
             f"The server's description of its {what} is not that of the protocol ({error!r})."
         ) from error

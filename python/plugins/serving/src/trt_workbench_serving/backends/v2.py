@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec, checked_array
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
+from trt_workbench.core.launcher import package
 from trt_workbench.core.precision import parse
 from trt_workbench_serving.backends.address import Address
-from trt_workbench_serving.backends.failures import opening
+from trt_workbench_serving.backends.calls import opening
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench_serving.backends.tensors import ServedModel
-    from trt_workbench_serving.backends.v2_protocol import V2Protocol
+    from trt_workbench_serving.backends.v2_client import V2Client
 
 PORTS = {"http": 8000, "https": 443, "grpc": 8001, "grpcs": 443}
 OPTIONS = {
@@ -43,11 +44,12 @@ class V2Backend(Backend):
     served: ClassVar[bool] = True
 
     def availability(self) -> Availability:
-        """Say that it can serve: HTTP needs nothing, and only a URL says whether there is a server."""
+        """Say whether tritonclient is installed: only a URL says whether there is a server."""
         try:
             return Availability(ok=True, versions={"tritonclient": importlib.metadata.version("tritonclient")})
         except importlib.metadata.PackageNotFoundError:
-            return Availability(ok=True)
+            reason = "the package tritonclient is not installed."
+            return Availability(ok=False, reason=reason, fix=package("tritonclient"))
 
     def check_precision(self, precision: str) -> None:
         """Raise UsageProblem for what is no precision."""
@@ -65,9 +67,11 @@ class V2Backend(Backend):
         return Address.read(extra["url"], PORTS), extra
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
+        from trt_workbench_serving.backends.v2_client import V2Client
+
         address, extra = self._checked(options)
-        protocol = _protocol(address, extra["timeout_s"])
-        with opening(address, protocol):
+        protocol = V2Client(address, extra["timeout_s"])
+        with opening(protocol):
             return V2Session(protocol, model, address, extra, options.concurrency)
 
 
@@ -75,7 +79,7 @@ class V2Session(Session):
     """A model on a server. Several threads may call `run` at once, and the server may put their calls together."""
 
     def __init__(
-        self, protocol: V2Protocol, model: Path, address: Address, extra: Mapping[str, Any], concurrency: int
+        self, protocol: V2Client, model: Path, address: Address, extra: Mapping[str, Any], concurrency: int
     ) -> None:
         """Ask the server for the model, and compare it with the file.
 
@@ -90,7 +94,7 @@ class V2Session(Session):
         facts = Model.open(model).facts
         self._protocol, self._address, self.concurrency = protocol, address, concurrency
         name, version = extra["model"] or model.stem, extra["version"]
-        server = protocol.server()
+        server, server_version = protocol.server()
         _require_ready(protocol, name, version, address)
         served: ServedModel = protocol.describe(name, version)
         self.inputs, self.outputs = (
@@ -106,8 +110,8 @@ class V2Session(Session):
         self.provenance = {
             "device": "server",
             "url": str(address),
-            "server": server.name,
-            "server_version": server.version,
+            "server": server,
+            "server_version": server_version,
             **served.record(),
             "timeout_s": extra["timeout_s"],
         }
@@ -142,17 +146,7 @@ class V2Session(Session):
         self._protocol.close()
 
 
-def _protocol(address: Address, timeout_s: float) -> V2Protocol:
-    if address.scheme.startswith("grpc"):
-        from trt_workbench_serving.backends.v2_grpc import GrpcProtocol
-
-        return GrpcProtocol(address, timeout_s)
-    from trt_workbench_serving.backends.v2_http import HttpProtocol
-
-    return HttpProtocol(address, timeout_s)
-
-
-def _require_ready(protocol: V2Protocol, name: str, version: str, address: Address) -> None:
+def _require_ready(protocol: V2Client, name: str, version: str, address: Address) -> None:
     if protocol.is_ready(name, version):
         return
     models = protocol.repository()
