@@ -46,8 +46,8 @@ class V2Server:
         most: rows of a batch.
         wait_s: how long a call waits for others, to run as one batch with them; 0 for no batching.
         fault: "rows rotated" in merged batches, "reversed batch", "another version", "no output", "short", "not json",
-            "dies" (closes every connection from the third call on), "resets" (those of more than eight), "fails",
-            "busy".
+            "not deflated", "dies" (closes every connection from the third call on), "resets" (those of more than
+            eight), "fails", "busy".
         slow_s: how long each call takes longer, until the server ends.
         specs: what replaces the description of tensors, such as `{"inputs": [...]}`.
         says: what replaces the server's description of itself.
@@ -275,6 +275,8 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
             if server.fault == "not json":
                 head = b"<html>"
             more = {"Inference-Header-Content-Length": str(len(head))} if blobs else {}
+            if server.fault == "not deflated":
+                more["Content-Encoding"] = "deflate"
             self._send(b"".join([head, *blobs]), http.HTTPStatus.OK, more)
 
         def _json(self, document: Any, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:

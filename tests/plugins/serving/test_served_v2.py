@@ -115,6 +115,11 @@ def test_the_server_says_less_than_triton(model: Path) -> None:
         assert session.record()["max_batch_size"] is None
 
 
+def test_a_server_whose_extensions_are_no_list_takes_json(model: Path) -> None:
+    with served(V2Server(model, binary=False, says={"extensions": 3})) as session:
+        assert session.run({"x": X})["y"].shape == (3, 3)
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -222,7 +227,9 @@ def test_urls_and_options_that_cannot_be_meant() -> None:
     V2Backend().check_options(SessionOptions(precision="int8+fp16", extra={"url": "grpc://localhost"}))
 
 
-@pytest.mark.parametrize("fault", ["dies", "fails", "busy", "another version", "no output", "short", "not json"])
+@pytest.mark.parametrize(
+    "fault", ["dies", "fails", "busy", "another version", "no output", "short", "not json", "not deflated"]
+)
 def test_a_server_that_fails_during_a_run_is_named(model: Path, fault: str) -> None:
     with served(V2Server(model, fault=fault)) as session, refused(DeviceFailure):
         for _ in range(4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -92,7 +93,8 @@ class V2Client:
         found = self._document("describe itself", "get_server_metadata")
         name, version = str(found.get("name", "")), str(found.get("version", ""))
         if self._http:
-            self._binary = {"binary_data": _BINARY in (found.get("extensions") or ())}
+            known = found.get("extensions")
+            self._binary = {"binary_data": isinstance(known, list) and _BINARY in known}
         return name, version
 
     def is_ready(self, name: str, version: str) -> bool:
@@ -166,7 +168,7 @@ class V2Client:
             self._refuse(error, what)
         except self._client_errors as error:
             raise self._calls.away(error) from error
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, EOFError, zlib.error) as error:
             raise self._calls.broken(error) from error
 
     def _refuse(self, error: Any, what: str) -> NoReturn:
@@ -189,14 +191,12 @@ def _outputs(result: Any, wanted: Sequence[TensorSpec]) -> Outputs:
     found = {}
     for name in (spec.name for spec in wanted if result.get_output(spec.name) is not None):
         one = result.get_output(name)
-        listed = one.get("data") if isinstance(one, dict) else None
+        listed, kind = (one.get("data"), one["datatype"]) if isinstance(one, dict) else (None, one.datatype)
         # tritonclient would make numbers of texts, and whole ones of fractions
-        array = (
-            result.as_numpy(name)
-            if listed is None
-            else from_numbers(name, listed, NUMPY[one["datatype"]], one["shape"])
-        )
-        found[name] = np.array(array)  # its own, which can be written to
+        if listed is None and kind in NUMPY:
+            found[name] = np.array(result.as_numpy(name))  # its own, which can be written to
+        else:
+            found[name] = from_numbers(name, listed, NUMPY[kind], one["shape"])
     answer = result.get_response()
     version = answer.get("model_version") if isinstance(answer, dict) else answer.model_version
     return Outputs(found, hidden(str(version or "")))
