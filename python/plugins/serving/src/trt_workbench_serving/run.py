@@ -28,8 +28,7 @@ from trt_workbench.core.files import (
 )
 from trt_workbench.core.hashing import has_hash, hash_file
 from trt_workbench_serving.client import client_of_images, client_of_tensors
-from trt_workbench_serving.config import Config, model_config, require_format, text_of
-from trt_workbench_serving.ensemble import make_ensemble
+from trt_workbench_serving.config import Config, make_ensemble, model_config, require_format, text_of
 from trt_workbench_serving.settings import TritonSettings
 from trt_workbench_serving.sources import TritonSource, read_source
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cache
 from http import HTTPStatus
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench_serving.backends.address import TOKEN, Address, hidden, token
@@ -102,16 +102,9 @@ class Calls:
         )
 
 
-class Closing(Protocol):
-    """What speaks with a server."""
-
-    def close(self) -> None:
-        """End the connections."""
-
-
 @contextmanager
-def opening(client: Closing) -> Iterator[None]:
-    """Close what speaks with a server where the model cannot be opened.
+def opening(close: Callable[[], None]) -> Iterator[None]:
+    """Close what speaks with a server, by `close`, where the model cannot be opened.
 
     Raises:
         ComponentMissing: the server was not there to begin with, or is not ready.
@@ -119,7 +112,7 @@ def opening(client: Closing) -> Iterator[None]:
     try:
         yield
     except BaseException as problem:
-        client.close()
+        close()
         if isinstance(problem, Away):
             raise ComponentMissing(problem.to_begin_with) from problem
         raise

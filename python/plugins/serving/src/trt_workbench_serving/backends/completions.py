@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from itertools import islice, repeat
 from types import NoneType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from trt_workbench.backends.language import Continuation
 from trt_workbench.backends.torch.llm_tokenizer import LlmTokenizer
@@ -38,11 +38,6 @@ _TOKENS: dict[str, Fields] = {
     "text": {},
     _AS_TEXT: {},
 }
-
-
-class _Answer(NamedTuple):
-    choice: Choice
-    prompt_tokens: int | None
 
 
 class Completions:
@@ -148,24 +143,24 @@ class Completions:
         answer = self._asked(self._text(tokens) if as_text else tokens, count, fields)
         if isinstance(answer, str):
             return answer
-        known = answer.prompt_tokens
+        choice, known = answer
         if known != len(tokens) and (as_text or known is not None):
             read = "does not say how many tokens it reads" if known is None else f"reads {counted(known, 'token')}"
             raise UsageProblem(
                 f"The server {read} in a prompt of {len(tokens)}: it adds its own, such as one that begins "
                 f"texts, or has another tokenizer: {self}"
             )
-        return answer.choice
+        return choice
 
-    def _asked(self, prompt: list[int] | str, count: int, fields: Fields) -> _Answer | str:
-        """Return what the server answers; its reason where it refuses such a request."""
+    def _asked(self, prompt: list[int] | str, count: int, fields: Fields) -> tuple[Choice, int | None] | str:
+        """Return what the server answers, and of how many tokens; its reason where it refuses such a request."""
         request = {"model": self._model, "prompt": prompt, "max_tokens": count, "temperature": 0}
         try:
             document = self._client.complete(request, fields)
             choice, known = document["choices"][0], (document.get("usage") or {}).get("prompt_tokens")
             if not isinstance(choice, dict) or type(known) not in (int, NoneType):
                 raise TypeError(choice, known)
-            return _Answer(choice, known)
+            return choice, known
         except Refused as refusal:
             if refusal.status in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.UNPROCESSABLE_ENTITY):
                 return refusal.reason

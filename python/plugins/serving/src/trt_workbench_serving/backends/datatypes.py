@@ -33,13 +33,6 @@ def require_json(kind: np.dtype[Any]) -> None:
         )
 
 
-def as_numbers(array: NDArray[Any]) -> list[Any]:
-    """Return an array as JSON's flat list. Raises as `require_json`."""
-    require_json(array.dtype)
-    found: list[Any] = array.reshape(-1).tolist()
-    return found
-
-
 def from_numbers(name: str, data: Any, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
     """Return an output that came as a list, flat or nested. Raises DeviceFailure if it is not what it says."""
     kind = numpy_dtype(dtype)

@@ -68,7 +68,7 @@ class OpenAiBackend(Backend, LanguageBackend):
         """Return the served model. Raises as `LanguageBackend.load_language`."""
         address, extra = _checked({name: value for name, value in options.extra.items() if name != "device"})
         client = OpenAiClient(address, extra["timeout_s"])
-        with opening(client):
+        with opening(client.close):
             return ServedLlm(client, extra["model"] or _only_model(client), directory)
 
 

@@ -71,7 +71,7 @@ class V2Backend(Backend):
 
         address, extra = self._checked(options)
         protocol = V2Client(address, extra["timeout_s"])
-        with opening(protocol):
+        with opening(protocol.close):
             return V2Session(protocol, model, address, extra, options.concurrency)
 
 
@@ -117,14 +117,14 @@ class V2Session(Session):
         }
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        found = self._protocol.infer(self._served.name, self._version, inputs, self.outputs)
-        self._require_version(found.version)
-        lacking = [spec.name for spec in self.outputs if spec.name not in found.arrays]
+        found, version = self._protocol.infer(self._served.name, self._version, inputs, self.outputs)
+        self._require_version(version)
+        lacking = [spec.name for spec in self.outputs if spec.name not in found]
         if lacking:
             raise DeviceFailure(
                 f"The server's answer lacks output {lacking[0]} of {self._served.name}: {self._address}"
             )
-        arrays = {spec.name: found.arrays[spec.name] for spec in self.outputs}
+        arrays = {spec.name: found[spec.name] for spec in self.outputs}
         if self.refuses_misfits:
             for spec in self.outputs:
                 checked_array(spec, arrays[spec.name], "Output", "returns", DeviceFailure)

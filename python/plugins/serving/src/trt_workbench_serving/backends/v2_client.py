@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar
@@ -31,19 +30,6 @@ _STATUS = {
     "UNIMPLEMENTED": HTTPStatus.NOT_IMPLEMENTED,
     **dict.fromkeys(("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "OUT_OF_RANGE"), HTTPStatus.BAD_REQUEST),
 }
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What one call gave.
-
-    Attributes:
-        arrays: by name.
-        version: of the model that answered; "" where the server does not say.
-    """
-
-    arrays: dict[str, NDArray[Any]]
-    version: str
 
 
 class V2Client:
@@ -128,8 +114,8 @@ class V2Client:
 
     def infer(
         self, name: str, version: str, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[TensorSpec]
-    ) -> Outputs:
-        """Run a model once."""
+    ) -> tuple[dict[str, NDArray[Any]], str]:
+        """Run a model once; return its outputs, and the version that answered: "" where the server does not say."""
         given = []
         for key, array in inputs.items():
             if not self._binary.get("binary_data", True):
@@ -186,8 +172,8 @@ async def _refuse_redirect(_session: Any, _context: Any, redirect: Any) -> None:
     raise InferenceServerException("redirects are not followed", str(redirect.response.status))
 
 
-def _outputs(result: Any, wanted: Sequence[TensorSpec]) -> Outputs:
-    """Return the tensors of an answer."""
+def _outputs(result: Any, wanted: Sequence[TensorSpec]) -> tuple[dict[str, NDArray[Any]], str]:
+    """Return the tensors of an answer, and the model's version."""
     found = {}
     for name in (spec.name for spec in wanted if result.get_output(spec.name) is not None):
         one = result.get_output(name)
@@ -199,4 +185,4 @@ def _outputs(result: Any, wanted: Sequence[TensorSpec]) -> Outputs:
             found[name] = from_numbers(name, listed, NUMPY[kind], one["shape"])
     answer = result.get_response()
     version = answer.get("model_version") if isinstance(answer, dict) else answer.model_version
-    return Outputs(found, hidden(str(version or "")))
+    return found, hidden(str(version or ""))
