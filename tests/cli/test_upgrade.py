@@ -39,7 +39,8 @@ def stacks(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
 def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns are short, and where a test does not ask for processes, this environment's are forks, too."""
     monkeypatch.setattr(
-        "trt_workbench.upgrade.side._MEASURE", {"warmup_ms": 10.0, "duration_s": 0.05, "min_iterations": 10}
+        "trt_workbench.upgrade.side._MEASURE",
+        {"warmup_ms": 10.0, "duration_s": 0.05, "min_iterations": 10, "slices": 5},
     )
     if "own_processes" not in request.fixturenames:
         request.getfixturevalue("forked_python")

@@ -71,7 +71,7 @@ def test_an_embedded_classifier_is_scored_on_its_own_objects_and_searched_on_oth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path))
-    monkeypatch.setattr(dataset, "write_crops", lambda folder, _=0, seed=0: write_crops(folder, 4, seed))
+    monkeypatch.setattr(dataset, "write_crops", lambda folder, _, seed: write_crops(folder, 4, seed))
     model = embedded_model("shapes-classifier")
     found = subject_of(model, DecideSettings(), CalibrationSettings(), lambda _: None)
     assert isinstance(found.task, Detection)

@@ -127,8 +127,8 @@ def evaluation_of(root: Path, dataset: CocoDataset, shard: Shard | None, block: 
 
 
 @pytest.mark.long
-@hypothesis.settings(max_examples=30, deadline=None, derandomize=True)
-@hypothesis.given(images=st.integers(1, 40), count=st.integers(1, 64), batch=st.integers(1, 5), seed=st.integers(0, 99))
+@hypothesis.settings(max_examples=15, deadline=None, derandomize=True)
+@hypothesis.given(images=st.integers(1, 40), count=st.integers(1, 16), batch=st.integers(1, 5), seed=st.integers(0, 99))
 @hypothesis.example(images=1, count=64, batch=1, seed=0)
 @hypothesis.example(images=40, count=64, batch=5, seed=1)
 def test_any_shards_give_what_one_process_gives(images: int, count: int, batch: int, seed: int) -> None:

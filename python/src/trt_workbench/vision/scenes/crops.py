@@ -13,7 +13,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from trt_workbench.core.files import scratch_folder
-from trt_workbench.vision.scenes.scenes import CLASSES, HELD_OUT_IMAGES, HELD_OUT_SEED, scene
+from trt_workbench.vision.scenes.scenes import CLASSES, scene
 
 CROPS_VERSION: Final = 1
 """Raised whenever the same scenes come to give other crops."""
@@ -31,7 +31,7 @@ def crops(seed: int, index: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
         yield np.ascontiguousarray(image[top:bottom, left:right]), label
 
 
-def write_crops(folder: Path, images: int = HELD_OUT_IMAGES, seed: int = HELD_OUT_SEED) -> None:
+def write_crops(folder: Path, images: int, seed: int) -> None:
     """Write the objects of scenes as `folder/CLASS/SCENE-OBJECT.jpg`, whole or not at all; what is there is kept.
 
     Raises:

@@ -72,7 +72,7 @@ def make_embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
     """
     place = embedded_dataset(name)
     if name == CLASSIFIER:
-        write_crops(place.images)
+        write_crops(place.images, HELD_OUT_IMAGES, HELD_OUT_SEED)
     else:
         write_dataset(place.root, _SPLIT, HELD_OUT_IMAGES, HELD_OUT_SEED)
     return place._replace(exists=True)
