@@ -250,6 +250,7 @@ def halved(path: Path) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_scores_that_sink_keep_ap_and_fail_the_gate_of_f1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Candidates.make
     monkeypatch.setattr(Candidates, "make", lambda self, name: replace(one := made(self, name), path=halved(one.path)))
@@ -283,6 +284,7 @@ _OPTIONS = ("--option", "trt:optimization_level=1", "--option", 'trt:tactic_sour
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_what_is_scored_and_timed_is_one_engine_built_with_the_options(builds: Path, tmp_path: Path) -> None:
     """Of 3 images in batches of 2 the last batch is filled, as the engine takes 2 at a time."""
     run = tmp_path / "run"
@@ -301,6 +303,7 @@ def test_what_is_scored_and_timed_is_one_engine_built_with_the_options(builds: P
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: Path) -> None:
     """A dimension beside the batch is dynamic, so that the shapes have to come from the samples."""
     text = "g (float[batch,steps,4] x) => (float[batch,steps,4] y) { y = Relu(x) }"
@@ -314,6 +317,7 @@ def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: P
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_intervals_contain_the_spread_of_several_builds(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +348,7 @@ def test_intervals_contain_the_spread_of_several_builds(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_all_rows_are_compared_with_one_baseline_where_its_first_build_fails(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +382,7 @@ def test_builds_of_a_row_that_cannot_be_made_did_not_fail(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_build_that_computes_in_something_else_is_named(
     builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,6 +439,7 @@ def relu(folder: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path, tmp_path: Path) -> None:
     variants = tmp_path / "variants.yaml"
     variants.write_text("trt:\n  level5: {optimization_level: 5}\n")
@@ -469,6 +476,7 @@ def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path,
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt loses nothing of an earlier run, and what was measured on an engine that is gone is not mixed."""
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))

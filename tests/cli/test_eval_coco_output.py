@@ -180,6 +180,7 @@ def ended_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None],
 @pytest.mark.parametrize(
     ("more", "ends"), [(("--shard", "0/2"), [1]), ((), [1]), ((), [3]), (("--batch", "2"), [1]), ((), [1, 1, 1])]
 )
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_run_that_was_interrupted_goes_on_and_gives_the_same(
     more: tuple[str, ...], ends: list[int], coco: Any, ended_at: Any, tmp_path: Path
 ) -> None:
@@ -204,8 +205,8 @@ def test_a_run_that_was_interrupted_goes_on_and_gives_the_same(
     assert len(json.loads((coco.output / "env.json").read_text())["earlier"]) == len(ends)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("change", ["--conf", "--workers", "processor", "images", "part"])
+@pytest.mark.usefixtures("blank_pictures")
 def test_of_another_evaluation_nothing_is_taken(
     change: str, coco: Any, ended_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +234,7 @@ def test_of_another_evaluation_nothing_is_taken(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no\nsuch font")
@@ -253,6 +255,7 @@ def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pyt
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("blank_pictures")
 def test_an_earlier_report_does_not_stay_beside_another_run(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert coco.invoke().exit_code == 0
     monkeypatch.setattr("trt_workbench.vision.report.write_plots", None)
@@ -261,7 +264,6 @@ def test_an_earlier_report_does_not_stay_beside_another_run(coco: Any, monkeypat
     assert not (coco.output / "plots").exists()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["$\\frac{$", "[/b]", "a" * 300])
 def test_any_category_name_is_reported(coco: Any, name: str) -> None:
     coco.write_model(classes="")

@@ -11,6 +11,8 @@ import pytest
 from tests.golden.cases import CASES, run
 from tests.golden.golden import RECORDS, differences, masked, same_but_for_numbers, same_elsewhere, same_here, written
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ROOT = Path(__file__).parents[2]
 MACHINE = RECORDS / "machine.json"
 WITHOUT_TORCH = [name for name, case in CASES.items() if not case.torch]

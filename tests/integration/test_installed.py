@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
+pytestmark = pytest.mark.long
+
 PROJECT = Path(__file__).parents[2] / "python"
 PLUG_INS = sorted((PROJECT / "plugins").iterdir())
 # Beside the interpreter, whether its environment is on the PATH or not.
@@ -118,7 +120,6 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.long
 def test_a_source_distribution_and_the_folder_give_the_same_files(site: Path, tmp_path: Path) -> None:
     subprocess.run([UV, "build", "-q", "--wheel", "-o", tmp_path, PROJECT], cwd=tmp_path, check=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -139,7 +140,6 @@ def test_a_source_distribution_and_the_folder_give_the_same_files(site: Path, tm
     assert sum(path.stat().st_size for path in (site / "trt_workbench").rglob("*") if path.is_file()) < 20 << 20
 
 
-@pytest.mark.long
 def test_every_command_works_without_a_repository(site: Path, users: Path) -> None:
     """With a relative XDG_CACHE_HOME, which does not count."""
     gone = ("TRTW_ROOT", "TRTW_TMP", "PIXI_PROJECT_ROOT", "TENSORRT_HOME", "COVERAGE_PROCESS_START")

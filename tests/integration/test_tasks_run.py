@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# In this process tests/unit/tasks/test_taskrunner.py shows the same.
+pytestmark = pytest.mark.long
+
 TASKS = Path(__file__).parents[2] / "tasks"
 
 MANIFEST = """
@@ -139,7 +142,6 @@ def repository(first_run):
     return first_run[0]
 
 
-@pytest.mark.long
 def test_the_environment_is_made_once_and_stdout_is_the_tasks_alone(first_run):
     repository, (code, out, err) = first_run
     assert (code, out) == (0, "'hello'\n"), err
@@ -192,7 +194,6 @@ def test_ctrl_c_ends_the_set_up_too(repository):
     assert not (venv / "taskrunner.json").exists()
 
 
-@pytest.mark.long
 def test_a_changed_requirement_makes_the_environment_again(repository):
     project = repository / "greeter" / "pyproject.toml"
     assert run(repository, "greet")[0] == 0
@@ -205,7 +206,6 @@ def test_a_changed_requirement_makes_the_environment_again(repository):
     assert not leftover.exists()
 
 
-@pytest.mark.long
 def test_two_at_once_make_a_half_made_environment_once(repository):
     venv = repository / "tmp" / "venvs" / "default"
     (venv / "taskrunner.json").unlink(missing_ok=True)
@@ -223,7 +223,6 @@ def test_two_at_once_make_a_half_made_environment_once(repository):
     assert "waiting for another run" in err_b
 
 
-@pytest.mark.long
 def test_a_failed_install_says_why_and_leaves_nothing_that_counts_as_done(repository):
     code, out, err = run(repository, "-e", "broken", "fail-to-install")
     assert (code, out) == (3, "")
@@ -254,7 +253,6 @@ def test_what_cannot_be_run(repository, words, code, message):
     assert "Traceback" not in result[2]
 
 
-@pytest.mark.long(but=1)
 @pytest.mark.parametrize("words", [("on-gpu",), ("-e", "gpu", "on-gpu")])
 def test_an_environment_for_gpus_runs_without_one_and_says_what_it_lacks(repository, words):
     code, out, err = run(repository, *words)
@@ -270,7 +268,6 @@ def test_list_and_help(repository):
     assert run(repository, "--help")[1].startswith("usage: tasks/run")
 
 
-@pytest.mark.long
 def test_with_pixi_on_the_path_it_hands_over(repository, tmp_path):
     pixi = tmp_path / "pixi"
     pixi.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 5\n")
