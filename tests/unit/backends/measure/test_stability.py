@@ -93,7 +93,7 @@ def test_a_point_whose_repetitions_differ_is_unstable() -> None:
     [
         (
             {"contention": Contention(cpu_wait_share=0.4, cpu_others=1.5)},
-            "waited for a processor 40 % of the time while",
+            "waited for a CPU 40 % of the time while",
         ),
         ({"contention": Contention(cpu_wait_share=0.4, cpu_others=0.01)}, None),  # more threads than processors
         ({"contention": Contention(cpu_wait_share=0.01, cpu_others=60.0)}, None),  # there are enough processors
@@ -129,7 +129,7 @@ def test_a_busy_machine_is_seen() -> None:
     assert seen.cpu_others is not None
     assert seen.cpu_others > 0.2
     assert seen.load_average is not None
-    assert any("waited for a processor" in one for one in instabilities([1.0] * 30, telemetry(contention=seen)))
+    assert any("waited for a CPU" in one for one in instabilities([1.0] * 30, telemetry(contention=seen)))
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,10 @@ def contended(telemetry: Telemetry) -> list[str]:
     waited, others, stolen = seen.cpu_wait_share or 0.0, seen.cpu_others, seen.cpu_steal_share or 0.0
     # without others, a process that starts more threads than there are processors waits for itself
     if waited > WAITED and (others is None or others > _OTHERS):
-        competing = "" if others is None else f" while other programs kept {others:.1f} processors busy"
-        reasons.append(f"its threads waited for a processor {share(waited)} of the time{competing}")
+        competing = "" if others is None else f" while other programs used {others:.1f} CPUs"
+        reasons.append(f"its threads waited for a CPU {share(waited)} of the time{competing}")
     if stolen > STOLEN:
-        reasons.append(f"the hypervisor took {share(stolen)} of the processors' time")
+        reasons.append(f"the hypervisor took {share(stolen)} of the CPUs' time")
     count, percent = telemetry.gpu_other_processes, telemetry.gpu_others_percent
     if count and percent != 0:
         how = "" if percent is None else f" and used up to {share(percent / 100)} of it"
