@@ -282,11 +282,12 @@ def own_model(target: Path) -> Model | None:
     """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same.
 
     Raises:
-        UsageProblem: the target is no plan and no sound model.
+        UsageProblem: there is no such file, or it is no plan and no sound model.
     """
+    require_file("engine or model", target)
     if target.suffix == MODEL_SUFFIX:
         return Model.open(target)
-    manifest = read_manifest(target) if target.is_file() else None
+    manifest = read_manifest(target)
     model = target.with_name(manifest.model.file) if manifest else None
     same = manifest and model and model.is_file() and sha256_of(model) == manifest.model.sha256
     return Model.open(model) if model and same else None
@@ -312,7 +313,6 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
         )
     if request.target.suffix == MODEL_SUFFIX:
         return replace(request, model=request.model or request.target)
-    require_file("engine or model", request.target)
     own, manifest = own_model(request.target), read_manifest(request.target)
     model = request.model or (own.path if own else None)
     if model is None or manifest is None:
