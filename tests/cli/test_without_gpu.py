@@ -83,7 +83,7 @@ def test_what_needs_a_gpu_names_what_needs_none(
     monkeypatch.chdir(tmp_path)
     done = trtw(*(word.format(model=model) for word in words))
     assert done.exit_code == 3
-    advice = "Or choose ort-cpu, which runs on the CPU, as in --backend ort-cpu."
+    advice = "Or choose ort-cpu, which runs the model as exported on the CPU: --backend ort-cpu."
     assert done.stderr.rstrip().endswith(advice)
     Path("m.plan").write_bytes(b"plan\0")
     if words[0] == "verify":
