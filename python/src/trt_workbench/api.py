@@ -16,6 +16,10 @@
 A setting has the name of the command's option with underscores. It takes Python's value, or the text that the option
 takes. The import itself loads no runtime. As the commands do, functions say on stderr what they choose, and show their
 progress in a terminal; elsewhere `tw.decide(…, progress=print)` is called with a line every few seconds.
+
+Messages name a setting by its option: `--backend ort-cpu` is `backend="ort-cpu"` here. `score` takes a function, too; it
+must stand in a file (a cell of a notebook or a lambda is none), and a script that defines it needs
+`if __name__ == "__main__":`, because it is imported again by other processes.
 """
 
 from __future__ import annotations
