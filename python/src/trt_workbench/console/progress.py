@@ -140,10 +140,14 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
 
             def update(done: int, total: int, doing: str = "") -> None:
                 nonlocal said
-                rate = f"{done / (time.perf_counter() - began):.1f} {unit}/s" if done else ""
+                since = time.perf_counter() - began
+                rate = f"{done / since:.1f} {unit}/s" if done > 0.05 * since else ""
                 progress.update(task, completed=done, total=total, rate=rate, doing=doing)
-                line = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
-                said = line if done < total else ""
+                said = (
+                    f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
+                    if done < total
+                    else ""
+                )
 
             return update
 
