@@ -415,5 +415,6 @@ def main(argv: list[str], root: Path) -> None:
             print(f"[{environment.name}] {command}")
             return
         if lacks := lacking(environment, machine):
-            tell(f"environment {environment.name} is not for this machine, which lacks {' and '.join(lacks)}")
+            text = f"environment {environment.name} is not for this machine, which lacks {' and '.join(lacks)}"
+            tell(f"{text}; leave -e out for one that is")
         run(root, environment, command)
