@@ -17,9 +17,9 @@ A setting has the name of the command's option with underscores. It takes Python
 takes. The import itself loads no runtime. As the commands do, functions say on stderr what they choose, and show their
 progress in a terminal; elsewhere `tw.decide(…, progress=print)` is called with a line every few seconds.
 
-Messages name a setting by its option: `--backend ort-cpu` is `backend="ort-cpu"` here. `score` takes a function, too; it
-must stand in a file (a cell of a notebook or a lambda is none), and a script that defines it needs
-`if __name__ == "__main__":`, because it is imported again by other processes.
+Messages name a setting by its option: `--backend ort-cpu` is `backend="ort-cpu"` here. `score` takes a function, too. It
+is imported again by another process: it has to be in a file, not in a cell of a notebook or a lambda, and a script that
+defines it and calls `tw.decide` needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations

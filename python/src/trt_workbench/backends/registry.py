@@ -171,7 +171,9 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
     backend = get_backend(name)
     found = _asked(name)
     if not found.ok and _has_instead(backend, suffix):
-        advice = f"{found.fix} Or choose {REFERENCE}, which runs the model as exported on the CPU: --backend {REFERENCE}."
+        advice = (
+            f"{found.fix} Or choose {REFERENCE}, which runs the model as exported on the CPU: --backend {REFERENCE}."
+        )
         found = replace(found, fix=advice.lstrip())
     found.required(name)
     return backend
