@@ -17,8 +17,8 @@ A setting has the name of the command's option with underscores. It takes Python
 takes. The import itself loads no runtime. As the commands do, functions say on stderr what they choose, and show their
 progress in a terminal; elsewhere `tw.decide(…, progress=print)` is called with a line every few seconds.
 
-Messages name a setting by its option: `--backend ort-cpu` is `backend="ort-cpu"` here. `score` takes a function, too. It
-is imported again by another process: it has to be in a file, not in a cell of a notebook or a lambda, and a script that
+Messages name a setting by its option: `--backend ort-cpu` is `backend="ort-cpu"` here. `score` takes a function, too.
+Another process imports it again: it has to be in a file, not in a cell of a notebook or a lambda, and a script that
 defines it and calls `tw.decide` needs `if __name__ == "__main__":`.
 """
 
