@@ -289,11 +289,7 @@ def _find(
     if missing and (not allow_missing or not present):
         names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
         count = len(present) + len(missing)
-        fix = (
-            "remove them from the annotations; eval-coco --allow-missing skips them"
-            if present
-            else "is it the right folder?"
-        )
+        fix = "--allow-missing skips them" if present else "is it the right folder?"
         case = other_case(folder / missing[0])
         raise UsageProblem(
             f"Images that the annotations list are missing ({len(missing)} of {count}: {names}{case}); {fix}: {folder}"
