@@ -2,8 +2,10 @@
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.box import SIMPLE_HEAD
@@ -80,14 +82,19 @@ def row(**changes: Any) -> dict[str, Any]:
     made = {
         "backend": "ort-cpu", "precision": "fp32", "perplexity": 123456.7891, "relative_difference": 4.82e-10,
         "max_logit_difference": 1.9e-05, "top1_agreement": 0.99999, "kl_divergence": 3.1e-12, "failure": None,
-        "precision_ran": {"label": "int8 (partly simulated), fp32"},
+        "verification": [], "precision_ran": {"label": "int8 (partly simulated), fp32"},
     }  # fmt: skip
     return {**made, **changes}
 
 
-def test_the_table_of_perplexities_is_whole_at_80_columns() -> None:
+def test_the_table_of_perplexities_is_whole_at_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = [row(), row(backend="torch-compile", precision="int4-weights", relative_difference=-123.4567)]
-    lines = printed(eval_llm._perplexities({"tokens": 10**9, "backends": rows}), 80)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    eval_llm.show({"tokens": 10**9, "backends": rows, "generation": [], "max_ppl_increase": 0.01}, Path("run"))
+    lines = capsys.readouterr().out.splitlines()
     text = " ".join(lines)
     for figure in ("+4.82e-08 %", "-1.235e+04 %", "123456.7891", "1.9e-05", "99.999 %", "3.1e-12"):
         assert text.count(figure) >= 1, "\n".join(lines)

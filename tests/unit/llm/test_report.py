@@ -1,16 +1,14 @@
 """What an eval-llm report says in words."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from tests.copies import copied
 from tests.texts import held
 
-from trt_workbench.llm.cli import _perplexities
+from trt_workbench.llm.cli import show
 from trt_workbench.llm.report import answer, generation_failures, sameness, summarise
 from trt_workbench.report.reports import write_report
 
@@ -25,15 +23,18 @@ def test_runs_of_versions_that_timed_generation_have_a_report(run: str, tmp_path
     assert "<h2>Generation</h2>" not in page
 
 
-def test_a_change_of_perplexity_has_one_form(tmp_path: Path) -> None:
+def test_a_change_of_perplexity_has_one_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     copied(KEPT / "perplexity", tmp_path / "run")
     page = write_report(tmp_path / "run").read_text(encoding="utf-8")
     assert "has the largest increase, +6.281e-05 %" in page
     assert "<td>+6.281e-05 %</td>" in page
     metrics: Any = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    table = Console(width=200, record=True, file=io.StringIO())
-    table.print(_perplexities({**metrics, "backends": [one | {"failure": None} for one in metrics["backends"]]}))
-    assert " +6.281e-05 % " in table.export_text()
+    rows = [{"failure": None, "verification": [], **one} for one in metrics["backends"]]
+    monkeypatch.setenv("COLUMNS", "200")
+    show({"generation": [], **metrics, "backends": rows}, tmp_path)
+    assert " +6.281e-05 % " in capsys.readouterr().out
 
 
 def generated(first_difference: int | None = None, *, failure: str | None = None, compared: bool = True) -> Any:
