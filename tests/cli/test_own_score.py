@@ -3,6 +3,8 @@
 import importlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -284,6 +286,27 @@ def test_quantize_searches_by_a_function_and_decide_takes_one_itself(
     assert decided.document.figure == "nearness"
     assert decided.document.rows[0].score
     assert 0.9 < decided.document.rows[0].score.value < 1
+
+
+@pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__":\n    '])
+def test_a_script_that_decides_by_its_own_function_ends(tmp_path: Path, guard: str) -> None:
+    """Its worker loads the script again, which without a guard asks for another worker."""
+    depth_model(tmp_path)
+    (tmp_path / "script.py").write_text(
+        "import trt_workbench.api as tw\n\n\ndef mine(outputs, target):\n"
+        "    return abs(outputs['depth'] - target).mean()\n\n\nmine.better = 'lower'\n"
+        f"{guard}tw.decide('depth.onnx', data='val.npz', score=mine, backends='ort-cpu', precisions='fp32,fp16',"
+        " repetitions=0, output='run')\n"
+    )
+    # what hangs would start processes in sessions of their own, which end with those that started them
+    ended = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode == 0) == (tmp_path / "run" / "decision.json").is_file() == bool(guard), ended.stderr
+    if not guard:
+        said = ended.stderr.splitlines()[-1]
+        assert said.startswith("trt_workbench.core.errors.UsageProblem: --score ")
+        held(said.partition(": ")[2])
 
 
 def test_a_loss_that_a_score_cannot_have_is_refused() -> None:

@@ -179,6 +179,18 @@ def test_what_a_score_is_called() -> None:
     assert score_named("--score", "package.module:function") == "package.module:function"
     assert score_named("score", test_what_a_score_is_called) == f"{__file__}:test_what_a_score_is_called"
     with refused(UsageProblem):
-        score_named("score", lambda _, target: target)
-    with refused(UsageProblem):
         own_score("top1", "lower")
+
+
+def test_a_function_that_another_process_cannot_load_is_refused() -> None:
+    made: dict[str, Any] = {}
+    exec(compile("def mine(outputs, target):\n    return 1.0\n", "<string>", "exec"), made)
+
+    def inner(_: Any, target: Any) -> Any:
+        return target
+
+    for given in (made["mine"], inner, lambda _, target: target):
+        with pytest.raises(UsageProblem, match="has to be a `def` at the top of a file"):
+            score_named("score", given)
+    with refused(UsageProblem):
+        score_named("score", made["mine"])

@@ -31,7 +31,14 @@ _LOAD_S, _SAMPLE_S = 300.0, 60.0
 
 
 class Judge:
-    """What runs in the worker."""
+    """What runs in the worker.
+
+    Attributes:
+        at_work: whether this process is a worker, where no score is loaded in another one: a script that calls its
+            command when it is loaded would start workers without end.
+    """
+
+    at_work = False
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Load the function, and what it is called with; return fields of `OwnScore`.
@@ -40,6 +47,7 @@ class Judge:
             UsageProblem: there is no such function, or loading it fails.
         """
         place, _, name = request["score"].rpartition(":")
+        Judge.at_work = True
         self._function: Any = None
         with _as_problem("it cannot be loaded"):
             if place.endswith(".py"):
@@ -144,6 +152,10 @@ class OwnScore:
     @classmethod
     def loaded(cls, score: str, better: str | None) -> OwnScore:
         """Return the score that `--score` and `--better` ask for. Raises UsageProblem."""
+        if Judge.at_work:
+            raise UsageProblem(
+                'the file calls the command again when it is imported; put the call under `if __name__ == "__main__":`'
+            )
         with scratch_folder() as folder, WorkerProcess(folder / "score.log", TARGET) as worker:
             found = _asked(worker, score, _LOAD_S, {"verb": "open", "arrays": []})
         better = better or found["better"]

@@ -38,9 +38,14 @@ def score_named(option: str, given: Any) -> str:
     """Return the name of a score: one of ours, of a package's, or the place of a function; a function gives its own.
 
     Raises:
-        UsageProblem: there is no such score.
+        UsageProblem: there is no such score, or another process could not load the function.
     """
     if code := getattr(given, "__code__", None):
+        if not (given.__qualname__.isidentifier() and Path(code.co_filename).is_file()):
+            raise UsageProblem(
+                f"{option}: another process loads the function, so it has to be a `def` at the top of a file; "
+                f"{given.__qualname__} in {code.co_filename} is not."
+            )
         given = f"{code.co_filename}:{given.__name__}"
     place, _, function = str(given).rpartition(":")
     if given in BUILT_IN or (place and function.isidentifier()):
