@@ -18,6 +18,7 @@ QUICK = {"build-engine": ("--verify", "off"), "infer-engine": ("--duration", "0.
 # In place of what changes the machine or asks the network. The installer puts pixi into ~/.pixi/bin, as its own script
 # does, where only a later shell finds it. This pixi chooses environment and task by the repository's manifest.
 STAND_INS = {
+    "nvidia-smi": "true",
     "sudo": 'echo "sudo $*" >>"$LOG"',
     "curl": f"""cat <<'INSTALLER'
 mkdir -p "$HOME/.pixi/bin"
