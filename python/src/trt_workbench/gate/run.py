@@ -20,6 +20,7 @@ from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.files import require_there
 from trt_workbench.core.precision import check_any
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.decide import BASELINE, Decision, decide
@@ -95,12 +96,14 @@ def _require_usable(config: GateConfig) -> None:
                 _require_figures(part, settings)
             if isinstance(part, LatencyPart):
                 _require_points(settings)
-            if baseline := getattr(part, "baseline", None):
-                if not baseline.exists():
-                    raise UsageProblem(f"baseline does not exist: {baseline}")
-                (_read_baseline if isinstance(part, ScorePart) else read_bench_run)(baseline)
             if limits and not any(getattr(part, limit) for limit in limits):
                 raise UsageProblem(f"it has no limit, so it cannot fail; give {' or '.join(limits)}.")
+            places = {**settings, "baseline": (baseline := getattr(part, "baseline", None))}
+            for key in ("data", "annotations", "baseline"):
+                if place := places.get(key):
+                    require_there(f"path of {key}", place)
+            if baseline:
+                (_read_baseline if isinstance(part, ScorePart) else read_bench_run)(baseline)
         except UsageProblem as error:
             raise UsageProblem(f"{name}: {error}") from error
 
