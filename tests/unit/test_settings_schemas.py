@@ -132,7 +132,7 @@ RIGHT = {
     "gate": """\
 model: m.onnx
 verify: {backend: ort-cpu, quick: true}
-score: {data: coco, limit: 40, at_least: {AP: 0.3}, max_loss: 0.01}
+score: {data: ., limit: 40, at_least: {AP: 0.3}, max_loss: 0.01}
 latency: {backends: [ort-cpu], batch: "1,8", at_most_ms: 5}
 """,
     "bench": """\

@@ -268,7 +268,7 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
         ("verify: {dim: ['batch=1:2:4']}", "verify: There is no setting 'dim'; the setting of --dim is called ranges."),
         ("latency: {dim: 1}", "latency: There is no setting 'dim'; the setting of --dim is called dims."),
         ("score: {data: coco, at_least: {AP: 1}}", "score: The path of data does not exist: coco"),
-        ("score: {data: ., annotations: a.json, at_least: {AP: 1}}", "score: The path of annotations does not exist: a.json"),
+        ("score: {data: ., annotations: a.json, at_least: {AP: 1}}", "score: The path of annotations does not exist"),
         ("score: {score: cosine, data: x.npy, at_least: {cosine: 1}}", "score: The path of data does not exist: x.npy"),
         ("score: {baseline: none}", "score: The path of baseline does not exist: none"),
         (
