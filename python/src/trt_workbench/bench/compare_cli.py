@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    print_table,
+    say,
+    stdout_console,
+)
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.percent import limit
@@ -107,13 +116,8 @@ def _in_neither(one: Change) -> bool:
 
 
 def _show(found: list[Change]) -> None:
-    from rich.table import Table
-
-    table = Table("point", "A, ms", "B, ms", "B/A", "interval (coverage)", "p (Holm)", "outcome")
-    for change in found:
-        made = change.comparison
-        unstable = " and ".join(change.unstable) if change.outcome == "cannot tell" else ""
-        table.add_row(
+    rows = (
+        (
             f"{change.scenario} / {change.work} / {change.runtime}",
             "-" if change.a_ms is None else f"{change.a_ms:.3f}",
             "-" if change.b_ms is None else f"{change.b_ms:.3f}",
@@ -121,7 +125,10 @@ def _show(found: list[Change]) -> None:
             made.interval(3) if made else "-",
             f"{made.p_value:.4f}" if made else "-",
             change.outcome
-            + (f" (unstable in {unstable})" if unstable else "")
+            + (f" (unstable in {unstable})" if unstable and change.outcome == "cannot tell" else "")
             + (" (another model file)" if change.model_changed else ""),
         )
-    stdout_console(quiet=False).print(table)
+        for change, made, unstable in ((one, one.comparison, " and ".join(one.unstable)) for one in found)
+    )
+    heads = ("point", "A, ms", "B, ms", "B/A", "interval (coverage)", "p (Holm)", "outcome")
+    print_table(stdout_console(quiet=False), heads, rows)

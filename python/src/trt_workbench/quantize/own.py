@@ -66,8 +66,11 @@ class Judge:
             row, _, name = place.partition("/")
             self._targets.setdefault(row, {})[name] = one[()]
         sys.addaudithook(_refuse_fork)
-        found = {"better": getattr(self._function, "better", None), "sha256": hash_file(Path(file)) if file else ""}
-        return found | {"folds": callable(getattr(self._function, "fold", None))}
+        return {
+            "better": getattr(self._function, "better", None),
+            "sha256": hash_file(Path(file)) if file else "",
+            "folds": callable(getattr(self._function, "fold", None)),
+        }
 
     def score(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the numbers, by name, of a row of the outputs and one of the targets, whose numbers are in `rows`.

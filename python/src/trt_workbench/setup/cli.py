@@ -116,8 +116,7 @@ def _print_result(result: Any) -> None:
     console = stdout_console(quiet=False)
     document = _document(result)
     parts = ("headers_version", "library_version", "library", "parser", "plugin", "trtexec")
-    rows = ((part.replace("_", " "), document[part] or "not found") for part in parts)
-    print_table(console, ("part", "found"), rows)
+    print_table(console, ("part", "found"), ((one.replace("_", " "), document[one] or "not found") for one in parts))
     for note in result.notes:
         print_line(console, note)
     state = "Set up" if result.changed else "Already set up"

@@ -12,6 +12,7 @@ from trt_workbench.console.common import (
     handled,
     print_json,
     print_line,
+    print_table,
     say_if_allowed,
     stdout_console,
 )
@@ -46,15 +47,18 @@ def export_triton(
 
 
 def _show(made: ExportedRepository) -> None:
-    from rich.table import Table
-
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
-    table = Table("model", "executed by", "most rows", "inputs", "outputs")
-    for name, config in made.models.items():
-        names = [", ".join(one["name"] for one in config[side]) for side in ("input", "output")]
-        table.add_row(name, config.get("backend") or config["platform"], str(config["max_batch_size"]), *names)
-    console.print(table)
+    rows = (
+        (
+            name,
+            config.get("backend") or config["platform"],
+            str(config["max_batch_size"]),
+            *(", ".join(one["name"] for one in config[side]) for side in ("input", "output")),
+        )
+        for name, config in made.models.items()
+    )
+    print_table(console, ("model", "executed by", "most rows", "inputs", "outputs"), rows)
     for note in made.notes:
         say(note)
     say(f"{counted(len(made.models), 'model')}, and an example of a client: {made.client}")
