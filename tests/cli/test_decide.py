@@ -85,6 +85,7 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
     assert absent["reason"]
 
 
+@pytest.mark.long
 def test_the_report_is_one_file_and_can_be_drawn_again(decided: tuple[Result, Path]) -> None:
     _, folder = decided
     first = (folder / "report.html").read_bytes()

@@ -150,6 +150,7 @@ def test_a_later_run_with_other_limits_judges_the_same_rows(answered: tuple[Path
     assert json.loads((tmp_path / "close" / "decision.json").read_text())["passed"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [

@@ -187,6 +187,7 @@ def test_bench_calls_an_engine_that_crashes_wrong(
     assert said in kept.reason
 
 
+@pytest.mark.long
 def test_bench_measures_a_plan_that_nobody_verified_only_if_it_is_allowed(config: Path, tmp_path: Path) -> None:
     plan = tmp_path / "net.plan"
     assert trtw("build-engine", tmp_path / "net.onnx", "--max-batch", 2, "-o", plan, "--verify", "off").exit_code == 0

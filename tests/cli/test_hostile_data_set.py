@@ -28,6 +28,7 @@ def test_an_image_of_too_many_pixels_is_refused_by_its_header(coco: Any) -> None
     coco.assert_refused(coco.invoke(), "more than 134217728 pixels")
 
 
+@pytest.mark.long
 def test_an_image_one_pixel_wide_has_a_picture_in_the_report(coco: Any) -> None:
     (coco.images / "1.png").write_bytes(png(1, 20_000))
     assert coco.invoke().exit_code == 0
@@ -57,6 +58,7 @@ def test_names_that_crash_libraries_are_refused(coco: Any) -> None:
     coco.assert_refused(coco.invoke(), "unprintable characters")
 
 
+@pytest.mark.long
 def test_a_file_name_that_is_no_text_is_evaluated_and_shown(coco: Any) -> None:
     (coco.images / "1.png").rename(coco.images / "b\udcffad.png")
     rows = json.loads(coco.annotations.read_text())["images"]

@@ -77,6 +77,7 @@ def test_infer_engine(tmp_path: Path) -> None:
         assert infer_engine(MODEL, tmp_path / "run", *more)["backend"] == "my-runtime"
 
 
+@pytest.mark.long
 def test_profile(tmp_path: Path) -> None:
     run = tmp_path / "run"
     stdout_of("profile", MODEL, "--backend", "my-runtime", "--iterations", 3, "--warmup", 1, "--output", run)

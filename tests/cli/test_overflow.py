@@ -107,6 +107,7 @@ def test_eval_llm_names_the_layer(llm_folder: Callable[[str], Path], tmp_path: P
     assert "beyond fp16's 65504, /model/model/layers.0/mlp/" in rows["ort-cpu", "fp16"]["failure"]
 
 
+@pytest.mark.long
 def test_verify_names_the_layer(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
     model, data = grown("Relu")
     assert trtw("quantize", model, "--to", "fp16", "-o", tmp_path / "h.onnx").exit_code == 0

@@ -185,6 +185,7 @@ def test_a_decision_by_a_function_has_paired_intervals(examples: Path, monkeypat
     assert found["rows"][0]["score"]["guess"] is None
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("body", ["return 1.0", "return abs(target).mean()"])
 @pytest.mark.usefixtures("forked_python")
 def test_a_score_that_guessing_reaches_decides_nothing(

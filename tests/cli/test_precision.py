@@ -50,6 +50,7 @@ def run(*words: object) -> Result:
     return result
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "int8"])
 def test_eval_coco_and_its_reports(coco: Any, kind: str) -> None:
     make(coco, kind)
@@ -90,6 +91,7 @@ def layers(path: Path, *inputs: str) -> str:
     return str(path)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.usefixtures("doubled_core")
 @pytest.mark.parametrize(
     ("told", "label", "text"),

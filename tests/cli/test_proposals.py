@@ -65,7 +65,7 @@ def proposals(said: str) -> list[str]:
     return listed[1].split(", ") if listed else []
 
 
-@pytest.mark.long(but=len(CALLS) - 2)
+@pytest.mark.long
 @pytest.mark.usefixtures("folder", "blank_pictures")
 @pytest.mark.parametrize(("call", "wrong"), CALLS)
 def test_what_is_proposed_is_taken(call: str, wrong: str) -> None:

@@ -209,7 +209,7 @@ def test_more_shards_than_images(coco: Any, sharded: Any) -> None:
     assert metrics["notes"] == [*alone["notes"][:1], "Merged from 6 shards of 6.", *alone["notes"][1:]]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["shapes-classifier", "shapes-segmenter"])
 def test_other_tasks_than_boxes(model: str, tmp_path: Path) -> None:
     words = ("eval-vision", model, "--limit", "7", "--backend", "ort-cpu")

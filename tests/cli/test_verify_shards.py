@@ -79,6 +79,7 @@ def test_a_way_that_is_wrong_in_another_shard_alone_is_kept(model: Path, tmp_pat
     assert (tmp_path / "merged" / "failures" / "001" / "found").is_dir()
 
 
+@pytest.mark.long
 def test_a_shard_is_done_once_and_what_was_changed_is_refused(model: Path, tmp_path: Path) -> None:
     shard = [*words(model), "--shard", "1/2", "--output", tmp_path / "1"]
     assert "Shard 1/2 is done" in stdout_of(*shard)

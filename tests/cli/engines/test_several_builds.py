@@ -37,6 +37,7 @@ def builds_in(log: Path) -> int:
     return len(log.read_text().splitlines())
 
 
+@pytest.mark.long
 def test_the_median_build_is_kept_and_the_manifest_says_of_how_many(dynamic: Path, log: Path, tmp_path: Path) -> None:
     found = build(dynamic, "--builds", 3, "-o", tmp_path / "kept.plan")
     several = found["manifest"]["several"]

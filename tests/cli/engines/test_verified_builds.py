@@ -86,6 +86,7 @@ def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(dynamic: Path, tmp_p
     assert (Path(found.evidence) / "failures" / "001" / "found" / "total.npy").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--verify", "fix")])
 def test_an_engine_that_kills_the_device_is_wrong(
     words: tuple[str, ...], dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def test_nightly_upgrades_are_followed(tmp_path: Path) -> None:
     assert history.left_out == []
 
 
+@pytest.mark.long
 def test_commits_come_together(folder: Path) -> None:
     """A commit that was measured again later stands where it was first measured."""
     bench_folder(folder / "bench" / "again", {"trt": times(1.0, 7), "ort-cpu": times(5.0, 8)}, day(11), "2" * 40)

@@ -137,6 +137,7 @@ def test_what_is_the_same_is_seldom_ranked_apart_however_processes_differ(proces
     assert pairs(100, 1.0, processes, rounds) <= 0.05
 
 
+@pytest.mark.long
 def test_a_planted_twentieth_is_found() -> None:
     assert pairs(100, 1.05, 9, 9) >= 0.95
     assert pairs(100, 1.05, 9, 18) >= 0.95
@@ -167,6 +168,7 @@ def in_turns(runs: int, factor: float, slice_noise: float, **how: Any) -> tuple[
     return found[0] / runs, found[1] / runs
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("noise", [0.003, 0.02, 0.1])
 def test_where_speeds_change_in_turns_the_same_is_not_ranked_apart(noise: float) -> None:
     assert sum(in_turns(150, 1.0, noise)) <= 0.03  # an interval of 99 %
@@ -179,6 +181,7 @@ def test_where_speeds_change_in_turns_a_planted_twentieth_is_found() -> None:
     assert in_turns(100, 1.05, 0.02, unstable=False)[0] >= 0.95
 
 
+@pytest.mark.long
 def test_what_disturbs_a_side_for_a_whole_run_is_no_rank_where_it_shows() -> None:
     shaken = {"unstable": ["its threads waited for a processor"]}
     assert pairs(50, 1.0, 9, 9, luck=0.08, **shaken) == 0

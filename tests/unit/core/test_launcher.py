@@ -61,7 +61,7 @@ def test_the_command_that_is_advised_runs_where_the_package_is(
     assert task == words
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("package", BY_EXTRA)
 def test_pip_adds_what_an_extra_names_to_the_package_that_is_installed(package: str, tmp_path: Path) -> None:
     """With the installed pip and the installed metadata; the package index is a folder of empty wheels."""

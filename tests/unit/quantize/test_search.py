@@ -88,6 +88,7 @@ def test_a_candidate_that_the_runtime_refuses_is_named_by_what_it_is(
         one.run()
 
 
+@pytest.mark.long
 def test_it_is_the_same_again_by_its_seed(tmp_path: Path) -> None:
     folders = tmp_path / "a", tmp_path / "b"
     for folder in folders:
@@ -134,7 +135,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     assert made[7:8] == [1]  # another score is another trial
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("harm", ["loss", "cut", "bytes"])
 def test_kept_trials_that_changed_are_made_anew(tmp_path: Path, harm: str) -> None:
     """A loss that was edited in a trial was believed."""

@@ -227,6 +227,7 @@ def test_8_6_is_refused_for_a_card_that_it_does_not_know(
     assert index.downloads == 0
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("card", ["9.0", None])
 def test_8_6_is_downloaded_where_it_was_asked_for(
     tmp_path: Path, gpus: Callable[..., None], trees: SimpleNamespace, index: SimpleNamespace, card: str | None

@@ -65,7 +65,7 @@ def test_a_model_equals_itself_in_both_modes(name: str, tmp_path: Path) -> None:
     assert len(records) == 80
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["convolution", "lstm", "attention"])
 def test_every_fault_that_can_be_planted_is_caught(name: str, tmp_path: Path) -> None:
     found = evaluated(settings(tmp_path, name, faults=True), tmp_path / "run").faults
@@ -263,6 +263,7 @@ def _rename(folder: Path) -> None:
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", [_damage, _edit, _rename])
 def test_a_changed_record_is_refused(change: Callable[[Path], None], tmp_path: Path) -> None:
     asked = settings(tmp_path, record=True)

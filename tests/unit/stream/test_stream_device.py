@@ -66,6 +66,7 @@ class KeepingBackend(Backend):
         return KeepingSession(inner, options.extra["state"]) if "state" in options.extra else inner
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("slip", [-1, 25])
 def test_state_on_the_device_equals_the_closed_loop_bit_for_bit(
     slip: int, tmp_path: Path, outside_backend: Callable[..., None], monkeypatch: pytest.MonkeyPatch

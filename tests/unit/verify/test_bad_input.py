@@ -296,6 +296,7 @@ SEQUENCES = [
 ]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("fault", ["none", "rows after the first"])
 @pytest.mark.parametrize("nodes", SEQUENCES)
 def test_noise_is_not_added_to_sequences(nodes: str, fault: str, tmp_path: Path) -> None:

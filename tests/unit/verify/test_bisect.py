@@ -149,6 +149,7 @@ def test_what_is_written_shows_the_fault_by_itself(tmp_path: Path) -> None:
     assert "[2, 4, 5, 5]" in text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("masked")
 def test_the_script_says_by_how_much_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "run" / "bisect" / "reproduce.py"
@@ -187,6 +188,7 @@ def test_verdicts_hold_for_what_was_asked_and_where_it_ran_alone(
     assert search("masked attention").repeated == 0
 
 
+@pytest.mark.long
 def test_the_best_so_far_is_written_when_the_time_is_over_and_a_later_call_goes_on(
     search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +216,7 @@ def test_parts_that_do_not_load_are_not_wrong(search: Search) -> None:
     assert sorted(found.operators) == sorted([*PATTERN, "Erf"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [DeviceFailure("out of memory"), RuntimeError("of some library")])
 def test_a_failure_of_the_device_is_of_the_moment_and_others_stay(
     error: Exception, search: Search, monkeypatch: pytest.MonkeyPatch
@@ -232,6 +235,7 @@ def test_a_failure_of_the_device_is_of_the_moment_and_others_stay(
     assert ("Erf" in search("masked attention").operators) == lasting
 
 
+@pytest.mark.long
 def test_progress_is_reported(search: Search) -> None:
     said: list[str] = []
     search("single", step=said.append)

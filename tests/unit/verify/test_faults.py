@@ -98,7 +98,7 @@ COARSE = (
 )  # fmt: skip
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long
 @pytest.mark.parametrize("fault", COARSE)
 def test_coarse_faults_are_found_within_fp16_too(fault: str, masked_model: Path, tmp_path: Path) -> None:
     result = found(masked_model, tmp_path / "run", fault, precision="fp16", quick=True)

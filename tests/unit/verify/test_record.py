@@ -54,7 +54,7 @@ def test_a_record_of_another_version_of_the_runtime_says_something(
     assert (result.document["verdict"], result.document["compared_with_itself"]) == ("right", False)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "text"),
     [("rows swapped", "row 0 holds that of row 1"), ("scaled", "scaled by 1.002"), ("padding leaks", "padding:")],

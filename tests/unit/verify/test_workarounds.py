@@ -147,6 +147,7 @@ def test_the_first_right_one_is_taken_and_the_models_of_the_others_are_gone(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_rewrites")
 def test_fences_are_taken_where_outputs_keep_tensors_apart(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]

@@ -101,6 +101,7 @@ def test_only_what_is_clear_of_all_others_is_taken() -> None:
             chosen([nothing], SETTINGS)
 
 
+@pytest.mark.long
 def test_a_way_that_the_model_cannot_run_is_no_candidate(scenes: Any) -> None:
     dataset = read_dataset(*scenes)
     truth = dataset.truth
