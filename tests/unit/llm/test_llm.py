@@ -23,6 +23,7 @@ from trt_workbench.llm.opening import parse_backends  # noqa: E402
 from trt_workbench.llm.outcome import failures_of  # noqa: E402
 from trt_workbench.llm.run import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
 from trt_workbench.llm.settings import BackendChoice  # noqa: E402
+from trt_workbench.llm.sharding import what_decides  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 
@@ -258,6 +259,15 @@ def test_wherever_a_run_is_interrupted_it_gives_what_one_that_is_not_gives(
     assert calls == left
     assert outcome.metrics == whole.metrics
     assert (out / "records.jsonl").read_text() == (tmp_path / "whole" / "records.jsonl").read_text()
+
+
+def test_another_calibration_text_is_another_result(llm_folder: Folders, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    found = []
+    for words in ("one text", "one text", "another"):
+        text.write_text(words)
+        found.append(what_decides(asked(llm_folder("llama"), calibration=str(text))))
+    assert found[0] == found[1] != found[2]
 
 
 GENERATING = {"modes": ("perplexity", "generate-cached"), "prompts": (6, 3), "new_tokens": 4}

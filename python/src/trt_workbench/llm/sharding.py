@@ -122,6 +122,7 @@ def what_decides(request: LlmRequest) -> dict[str, Any]:
             "model_sha256": directory.sha256,
             "tokenizer_sha256": directory.tokenizer_sha256,
             "text_sha256": hash_file(request.text),
+            "calibration_sha256": hash_file(path) if (path := Path(request.calibration or "")).is_file() else None,
             "settings": {name: getattr(request, name) for name in settings},
         },
         [gpu_in_use(one.name, {"device": request.device}) for one in (REFERENCE, *request.backends)],
