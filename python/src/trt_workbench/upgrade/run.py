@@ -76,8 +76,6 @@ def upgrade(
         raise UsageProblem("--score needs --data.")
     if settings.score in ("ap", "top1", "cosine", "wer"):
         raise UsageProblem(f"--score {settings.score} is not compared here; leave it out, or pass a function.")
-    own = own_score(settings.score, settings.better, settings.max_loss)
-    own and OwnScore.loaded(own, settings.better)
     kept = recorded_side(settings.before)
     if kept and settings.record:
         raise UsageProblem(f"--from is a record already: {settings.before}")
@@ -106,12 +104,14 @@ def upgrade(
 def what_decides(settings: UpgradeSettings, models: Mapping[str, Path], sides: Iterable[RunningSide]) -> dict[str, Any]:
     """Return what identifies the result of every model: files, settings, what the stacks are, and the machine."""
     record = recorded_side(settings.before)
+    own = own_score(settings.score, settings.better, settings.max_loss)
     given = [*settings.data_files, *settings.input_files, *([record.with_name(FILE)] if record else [])]
     return identity(
         {
             "models": {name: Model.open(model).sha256 for name, model in models.items()},
             "files": {str(one): hash_folder(one) if one.is_dir() else hash_file(one) for one in given},
             "settings": asdict(settings),
+            "score": own and OwnScore.loaded(own, settings.better),
             "stacks": {side.folder.name: side.side for side in sides},
         },
         [gpu_in_use(settings.backend, settings.options)],
