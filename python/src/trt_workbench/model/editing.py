@@ -231,7 +231,7 @@ def remove_unread(graph: onnx.GraphProto, names: Iterable[str]) -> None:
 
 
 def remove_unused(model: onnx.ModelProto) -> list[str]:
-    """Remove nodes whose outputs nobody reads, and initialisers likewise."""
+    """Remove nodes whose outputs nobody reads, and initialisers likewise, with the inputs that they are values of."""
     graph = model.graph
     changed: list[str] = []
     while True:
@@ -241,11 +241,11 @@ def remove_unused(model: onnx.ModelProto) -> list[str]:
             break
         changed += [f"{node.op_type} {node.name}" for node in gone]
         remove_nodes(graph, gone)
-    for tensor in list(graph.initializer):
-        if not counts[tensor.name]:
-            graph.initializer.remove(tensor)
-            changed.append(f"initialiser {tensor.name}")
-    return changed
+    unread = [tensor.name for tensor in graph.initializer if not counts[tensor.name]]
+    for values in (graph.initializer, graph.input):  # older exporters name initialisers among the inputs, too
+        for value in [one for one in values if one.name in unread]:
+            values.remove(value)
+    return [*changed, *(f"initialiser {name}" for name in unread)]
 
 
 def bypass(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:

@@ -98,6 +98,17 @@ def test_dedupe_initializers(tmp_path: Path) -> None:
     assert report.changes["dedupe-initializers"] == ["b is a"]
 
 
+def test_an_unread_initialiser_takes_the_input_of_its_name_with_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", "y = Add(x, a)", {"a": np.ones(3, np.float32), "count": np.int64(7)})
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:  # as exporters wrote all weights, BatchNormalization's counters among them
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    onnx.save(model, path)
+    graph, report = rewritten(path, "remove-unused")
+    assert [value.name for value in graph.input] == ["x", "a"]
+    assert report.changes["remove-unused"] == ["initialiser count"]
+
+
 def test_duplicates_that_a_subgraph_reads(tmp_path: Path) -> None:
     nodes = """y = If (condition) <
       then_branch = then () => (float[2,3] r) { r = Add(x, b) },
