@@ -70,6 +70,7 @@ def test_too_few_are_refused(model: Path, tmp_path: Path, rows: int) -> None:
         ("n,t,4", "n,t,4", None),
         ("8,t,4", "8,t,4", None),  # of a fixed batch
         ("1,n,4", "1,n,4", None),  # points of a cloud
+        ("1,s,4", "s,4", None),  # a tagger of one text, whose output has lost the 1
         ("m,t,4", "t,m,4", None),
         ("n,4", "n,4", None),
     ],

@@ -197,14 +197,18 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
 def require_batch_first(model: Model) -> None:
     """Raise UsageProblem where another dimension of an input than the first one is the batch.
 
-    It is called so, or all outputs begin with it and the first dimension is in none of them.
+    It is called so, or all outputs begin with it and the first dimension, which is not 1, is in none of them.
     """
     outputs = [output.shape or () for output in model.facts.outputs]
     for tensor in model.facts.inputs:
         first, *others = tensor.shape or (None,)
         for axis, dim in enumerate(others, 1):
             called = _names_a_batch(dim) and (first != 1 or dim not in _LETTERS)  # of [1, n, 3] n may be points
-            begins = isinstance(dim, str) and all(shape[:1] == (dim,) and first not in shape for shape in outputs)
+            begins = (
+                first != 1  # else a row is a whole call
+                and isinstance(dim, str)
+                and all(shape[:1] == (dim,) and first not in shape for shape in outputs)
+            )
             if not _names_a_batch(first) and first != dim and (called or begins):
                 shape = ", ".join(str(one or "?") for one in (first, *others))
                 raise UsageProblem(
