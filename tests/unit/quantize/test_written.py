@@ -8,11 +8,13 @@ import pytest
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import held, refused
 
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.low_precision.preparation import Lowered
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import candidates
 from trt_workbench.quantize.candidates import evidence_path, make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.quantize.written import check_written
 
 WEIGHTS = {"w": np.eye(8, dtype=np.float32) * 1e4, "k": np.float32(100), "s": np.float32(1e-6)}
@@ -67,3 +69,25 @@ def test_random_models_are_run_and_images_get_larger_sizes(tmp_path: Path) -> No
     text = "g (float[N,3,h,w] x) => (float[N,4,a,b] y) { y = Conv<kernel_shape = [9, 9]>(x, k) }"
     image = write_onnx(tmp_path / "i.onnx", text, {"k": np.ones((4, 3, 9, 9), np.float32)})
     assert check_written(Model.open(image), image, "fp16") == ()
+
+
+def test_a_model_that_declares_another_rank_than_it_returns_is_made_in_newer_operator_sets(tmp_path: Path) -> None:
+    """ONNX's inference sees in operator set 19 what it does not in 12, and ONNX Runtime runs both."""
+    nodes = """size = Shape(x) rows = Gather(size, zero) first = Unsqueeze<axes = [0]>(rows)
+      target = Concat<axis = 0>(one, first, eight) p = MatMul(x, w) y = Reshape(p, target)"""
+    constants = {"zero": np.int64(0), "one": np.array([1]), "eight": np.array([8])}
+    text = f"g (float[N,8] x) => (float[1,length] y) {{ {nodes} }}"
+    path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS | constants, opset=12)
+    data = tmp_path / "a.npy"
+    np.save(data, np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32))
+    placement = PlacementSettings(keep_sensitive=False)
+    settings = CalibrationSettings(calibration=str(data))
+    made = make_candidate(Model.open(path), "fp8", tmp_path / "f.onnx", calibration=settings, placement=placement)
+    with load_reference(made.path) as session:
+        assert session.run({"x": np.ones((2, 8), np.float32)})["y"].shape == (1, 2, 8)
+
+
+def test_a_model_with_the_batch_of_its_trace_is_compared(tmp_path: Path) -> None:
+    text = "g (float[batch,s,8] x) => (float[1,s,8] y) { p = Reshape(x, shape) y = MatMul(p, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS | {"shape": np.array([1, 64, 8])})
+    assert check_written(Model.open(path), path, "fp16") == ()
