@@ -87,6 +87,22 @@ def test_a_model_that_declares_another_rank_than_it_returns_is_made_in_newer_ope
         assert session.run({"x": np.ones((2, 8), np.float32)})["y"].shape == (1, 2, 8)
 
 
+def test_an_output_that_is_declared_as_a_scalar_stays_one(tmp_path: Path) -> None:
+    """ONNX's converter of a Softmax drops its shape. Paddle's exporter declares what it does not know so."""
+    nodes = "p = MatMul(x, w) size = Neg(minus) q = Reshape(p, size) y = Softmax(q)"
+    text = f"g (float[N,8] x) => (float y) {{ {nodes} }}"
+    path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS | {"minus": np.array([1, -8])}, opset=11)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.shape.SetInParent()
+    onnx.save(model, path)
+    data = tmp_path / "a.npy"
+    np.save(data, np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32))
+    settings, placement = CalibrationSettings(calibration=str(data)), PlacementSettings(keep_sensitive=False)
+    made = make_candidate(Model.open(path), "int8", tmp_path / "i.onnx", calibration=settings, placement=placement)
+    assert Model.open(made.path).facts.outputs[0].shape == ()
+    assert made.evidence.notes == ()
+
+
 def test_a_model_with_the_batch_of_its_trace_is_compared(tmp_path: Path) -> None:
     text = "g (float[batch,s,8] x) => (float[1,s,8] y) { p = Reshape(x, shape) y = MatMul(p, w) }"
     path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS | {"shape": np.array([1, 64, 8])})

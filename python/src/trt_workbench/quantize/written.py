@@ -68,7 +68,7 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
                 if not any(
                     len(one.shape) != expected[one.name].ndim
                     for one in before.facts.outputs
-                    if one.shape and one.name in expected
+                    if one.shape is not None and one.name in expected
                 ):
                     raise UsageProblem(f"ONNX's checker: {' '.join(str(error).split())}") from error
         load_reference(path).close()  # as it is: fp16 is simulated below, whatever its types are

@@ -104,9 +104,9 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
     values = constants(model.graph)
     types = {one.weight: values.facts(one.weight)[0].name if one.weight in values else "sparse" for one in groups}
     if wrong := next((one for one in groups if one.weight and types[one.weight] != "float32"), None):
-        found = types[wrong.weight]
         raise UsageProblem(
-            f"The weights of {wrong.op_type} {wrong.name} are {found}; export the model in dense float32: {path}"
+            f"The weights of {wrong.op_type} {wrong.name} are {types[wrong.weight]}; export the model in dense "
+            f"float32: {path}"
         )
     return model, groups
 
@@ -127,19 +127,21 @@ def raise_opset(model: onnx.ModelProto, precision: str, path: Path) -> onnx.Mode
     Raises:
         UsageProblem: ONNX's converter cannot bring it there.
     """
-    row, _ = read(precision)
-    old, needed = opset(model), row.opset
-    if old < needed:
+    (row, _), old = read(precision), opset(model)
+    if old < row.opset:
         known = {node.name: tuple(node.input) for node in model.graph.node if node.op_type in (*WEIGHTED, "Add")}
         try:
-            model = version_converter.convert_version(model, needed)
+            converted = version_converter.convert_version(model, row.opset)
         except (RuntimeError, ValueError, IndexError, version_converter.ConvertError) as error:
             reason = " ".join(str(error).split())[:200]
             raise UsageProblem(
-                f"{precision} needs operator set {needed}, but the model has {old} and ONNX cannot convert it "
-                f"({reason}); export it with opset {needed} or newer: {path}"
+                f"{precision} needs operator set {row.opset}, but the model has {old} and ONNX cannot convert it "
+                f"({reason}); export it with opset {row.opset} or newer: {path}"
             ) from error
-        _name_as_before(model.graph, known)
+        _name_as_before(converted.graph, known)
+        for before, after in zip(model.graph.output, converted.graph.output, strict=True):
+            after.type.CopyFrom(before.type)  # some of its adapters drop the shape of a scalar
+        model = converted
     model.ir_version = max(model.ir_version, row.ir_version)
     return model
 
@@ -158,8 +160,7 @@ def _name_as_before(graph: onnx.GraphProto, read: Mapping[str, Sequence[str]]) -
     for node in graph.node:
         for before, after in zip(read.get(node.name, ()), tuple(node.input), strict=False):
             if before not in there and after in makers:
-                outputs = makers[after].output
-                outputs[list(outputs).index(after)] = before
+                makers[after].output[list(makers[after].output).index(after)] = before
                 rename_uses(graph, after, before)
                 makers[before] = makers.pop(after)
                 there |= {before}
