@@ -9,6 +9,9 @@ import pytest
 from tests.healthy_models import WAYS, check
 from tests.onnx_text import write_onnx
 
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 
@@ -121,3 +124,23 @@ def test_a_wrong_weight_is_found_there_all_the_same(graph: str, tmp_path: Path) 
     wrong = write_onnx(tmp_path / "wrong.onnx", text, {"w": weights, **constants})
     found = verify(VerifyRequest(target=wrong, model=right, backend="ort-cpu", quick=True), tmp_path)
     assert found.document["verdict"] == "wrong"
+
+
+def test_a_candidate_is_not_wrong_where_random_inputs_leave_its_ranges(tmp_path: Path) -> None:
+    """Calibrated on values from 0 to 1, it clips what normal noise reaches; on its own data it is right."""
+    generator = np.random.default_rng(0)
+    weights = {name: generator.standard_normal((16, 16)).astype(np.float32) for name in ("a", "b", "c")}
+    nodes = "p = MatMul(x, a) q = Tanh(p) r = MatMul(q, b) s = Tanh(r) y = MatMul(s, c)"
+    model = write_onnx(tmp_path / "m.onnx", f"g (float[N,16] x) => (float[N,16] y) {{ {nodes} }}", weights)
+    data = tmp_path / "a.npy"
+    np.save(data, generator.random((64, 16), np.float32))
+    settings = CalibrationSettings(calibration=str(data))
+    made = make_candidate(Model.open(model), "int8", tmp_path / "i.onnx", calibration=settings)
+
+    def verdicts(**more: Any) -> set[str]:
+        request = VerifyRequest(target=made.path, model=model, backend="ort-cpu", quick=True, **more)
+        found = verify(request, tmp_path)
+        return {row["verdict"] for case in found.document["cases"] for row in case["outputs"]}
+
+    assert "undecided" in verdicts() <= {"undecided", "right within int8"}
+    assert verdicts(inputs=(str(data),)) == {"right within int8"}

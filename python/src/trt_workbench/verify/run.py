@@ -31,6 +31,7 @@ from trt_workbench.core.errors import (
 )
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
+from trt_workbench.core.precision import get
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.model.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
@@ -187,6 +188,13 @@ class _Run:
         self.record, self.is_itself = opened.session.record(), opened.is_itself
         self._rounding = rounding_of(self.record, request.precision)
         self.precision = self._rounding.split("+")[0]
+        # scales that the reference's graph does not have: calibration found them, and clips what random inputs reach
+        self._clips = bool(
+            yardstick
+            and get(self.precision).is_quantised
+            and not (request.inputs or opened.record)
+            and not yardstick.rounds_itself
+        )
         self.crashed = False  # then nothing more runs on the device in this process
         self.cases: list[TriedRow] = []
         self.failures: list[str] = []
@@ -379,7 +387,7 @@ class _Run:
         reasons = [f"{one.name}: {one.detail}" for one in properties if not one.holds]
         row: dict[str, Any] = {"difference": None, "limits": {key: one.document() for key, one in limits.items()}}
         row["properties"] = [_finding(one) for one in properties]
-        verdict, overflow = CONSISTENT, False
+        verdict, doubt = CONSISTENT, ""
         if expected is not None:
             apart = own.apart(found, expected, rows=rows)
             row["difference"] = json_values(apart)
@@ -387,28 +395,34 @@ class _Run:
             if self._yardstick and not self.is_itself:
                 verdict = RIGHT if passed == FINEST else f"{RIGHT} within {passed}"
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
-            overflow = not passed and own.is_overflow(apart)
-            if not passed and not overflow and (own.decides or (broken and np.isfinite(own.noise))):
+            if not passed and own.is_overflow(apart):
+                doubt = f"values beyond the range of {own.precision} become NaN inside the model"
+            elif not passed and (own.decides or (broken and np.isfinite(own.noise))):
                 earlier = {
                     label: (before[name], wanted[name] if wanted else None)
                     for label, (before, wanted) in self._earlier.items()
                     if name in before
                 }
-                how = diagnose(found, expected, own, rows=rows, earlier=earlier)
-                rounded = self._opened.rounded_sizes(inputs) if apart.shape_differs else ""
-                reasons.insert(0, (how or own.excess(apart)) + rounded)
+                how = diagnose(found, expected, own, rows=rows, earlier=earlier) or own.excess(apart)
+                if broken or not self._clips:
+                    reasons.insert(0, how + (self._opened.rounded_sizes(inputs) if apart.shape_differs else ""))
+                else:
+                    doubt = f"{how}, and its ranges are of other data than random inputs"
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
-        if overflow:
-            reason = f"values beyond the range of {own.precision} become NaN inside the model{_ADVICE}"
-            return {**row, "verdict": UNDECIDED, "reason": reason}
-        if not own.decides:
+        if not (doubt or own.decides):
             change = f"changes this output by {own.noise:.2g}" if np.isfinite(own.noise) else _BEYOND
-            reason = f"rounding to {own.precision} alone {change}{_ADVICE}"
-            return {**row, "verdict": UNDECIDED, "reason": reason}
-        left = f"row{'s' * (len(own.left_out) > 1)} {', '.join(map(str, own.left_out))}"
-        reason = f"{left} not compared: rounding alone can exceed the limit" if own.left_out else ""
-        return {**row, "verdict": verdict, "reason": reason}
+            doubt = f"rounding to {own.precision} alone {change}"
+        if doubt:
+            return {**row, "verdict": UNDECIDED, "reason": doubt + _ADVICE}
+        return {
+            **row,
+            "verdict": verdict,
+            "reason": f"row{'s' * (len(own.left_out) > 1)} {', '.join(map(str, own.left_out))} not compared: rounding "
+            "alone can exceed the limit"
+            if own.left_out
+            else "",
+        }
 
     def _expected(
         self, reference: Reference | None, label: str, inputs: Arrays, *, only_ask: bool = False

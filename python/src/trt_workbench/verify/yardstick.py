@@ -232,6 +232,11 @@ class Yardstick:
         noise = self._noise(precision)
         return self._noisy(noise, max(noise.unit, get("fp32").error))
 
+    @property
+    def rounds_itself(self) -> bool:
+        """Whether the model's own graph rounds to a format."""
+        return any(map(is_narrowing, all_nodes(self._model.proto)))
+
     def close(self) -> None:
         """Close the copies' sessions."""
         self.restart()
@@ -245,12 +250,11 @@ class Yardstick:
         what it multiplies in eight bits or more is disturbed by that. Coarser formats would hide every fault: there
         the copies are disturbed by what tensors are rounded to in between, which is fp16 at least.
         """
-        model, rows = self._model.proto, parse(precision)
-        row = rows[0]
+        row, *_ = rows = parse(precision)
         if not row.is_quantised:
-            held = kinds(row.name)[0] if row.recipe == "cast" and opset(model) >= row.since else None
+            held = kinds(row.name)[0] if row.recipe == "cast" and opset(self._model.proto) >= row.since else None
             return _Noise(row, row.unit, _strong(row), held=held)
-        if not any(map(is_narrowing, all_nodes(model))):  # the graph rounds to no format itself
+        if not self.rounds_itself:
             return _Noise(row, row.unit, _strong(row), ranged=not row.is_float)
         if row.unit <= get("int8").unit:
             return _Noise(row, row.unit, _strong(row))
