@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -22,7 +21,7 @@ from trt_workbench.model.graph_types import computed_results, output_type
 from trt_workbench.model.narrow_formats import is_widening
 from trt_workbench.model.opened import Model, checked_on_error, once
 from trt_workbench.model.proto import STANDARD, copied, integer
-from trt_workbench.model.walking import all_graphs, nodes_within
+from trt_workbench.model.walking import all_graphs, nodes_within, readers
 
 # They move codes before a product; the products and their axes for which there are kernels of QLinear operators:
 # the last axis of a matrix, the first of a convolution's weights.
@@ -60,15 +59,12 @@ def lacks_kernel(model: onnx.ModelProto) -> bool:
     """Whether ONNX Runtime would fuse a scale for each channel into an operator that takes none along that axis."""
     known = _Tensors(model)
     for graph in all_graphs(model):
-        readers = defaultdict(list)
-        for node in graph.node:
-            for name in node.input:
-                readers[name].append(node)
+        following = readers(graph.node)
         for node in graph.node:
             if not known.has_channels(node):
                 continue
             axis, rank = integer(node, "axis", 1), len(known.shapes.get(node.input[0], ()))
-            for reader in readers[node.output[0]]:
+            for reader in following[node.output[0]]:
                 axes = _AXES.get(reader.op_type, ())
                 matrix = reader.op_type != "MatMul" or rank == _MATRIX
                 if reader.op_type not in _MOVES and not (axis in axes and matrix):

@@ -63,9 +63,7 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
 
 def contract_file(entry: ModelEntry) -> Path | None:
     """Return the contract of a streaming model; None for any other. Raises ComponentMissing where ours is missing."""
-    if entry.contract is not None or entry.embedded != ENCODER:
-        return entry.contract
-    return embedded_contract()
+    return embedded_contract() if entry.contract is None and entry.embedded == ENCODER else entry.contract
 
 
 def check_contracts(config: BenchConfig, files: Mapping[str, Path]) -> None:

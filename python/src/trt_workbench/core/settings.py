@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.input_files import parse_json
 
 LOADING, MORE = "Loading an engine", "More options"
@@ -36,6 +36,7 @@ class Setting:
         default: shown and read where nothing is given, if that is not the field's own default.
         metavar: stands for the value in `--help`.
         argument: no option, but a positional argument.
+        takes_functions: whether Python may give a function, which `read` takes, too.
         completes: what a shell completes a precision to, where that is not all that a model can be run in or made in.
     """
 
@@ -50,6 +51,7 @@ class Setting:
     default: Any = None
     metavar: str | None = None
     argument: bool = False
+    takes_functions: bool = False
     completes: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
@@ -65,10 +67,12 @@ def parts(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
 
 
-def names(option: str, text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas. Raises UsageProblem for an empty one."""
+def names(option: str, text: str, known: Collection[str] = (), noun: str = "name") -> tuple[str, ...]:
+    """Return the names of a list with commas. Raises UsageProblem for an empty one, and for a name not in `known`."""
     if not (found := parts(text)):
         raise UsageProblem(f"{option} takes comma-separated names, not {text!r}.")
+    if known and (wrong := [name for name in found if name not in known]):
+        raise UsageProblem(f"{option}: there is no {noun} {wrong[0]!r}; {did_you_mean(wrong[0], known)}")
     return found
 
 

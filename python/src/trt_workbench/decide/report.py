@@ -10,6 +10,7 @@ from typing import Any
 
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.core.builds import builds_of
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import read_document, read_lines, reader, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, write_text
@@ -215,9 +216,7 @@ def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -
     Raises:
         UsageProblem: a run is damaged, or the evaluations are of different images.
     """
-    by_command: dict[str, list[Path]] = {"eval-coco": [], "bench": []}
-    for directory in directories:
-        by_command.setdefault(command_of(directory), []).append(directory)
+    by_command = {"eval-coco": [], "bench": [], **grouped(directories, command_of)}
     evaluations = by_command["eval-coco"]
     if len(evaluations) < 2:
         return None

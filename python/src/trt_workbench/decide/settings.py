@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,15 +31,6 @@ from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 PRECISIONS = all_precisions()
 """What can be asked for: `int8` is what `quantize` makes, `int8-mixed` the most int8 that a search found."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
-
-
-def precisions(option: str, text: str) -> tuple[str, ...]:
-    """Return precisions. Raises UsageProblem for an unknown one."""
-    found = names(option, text)
-    for name in found:
-        if name not in PRECISIONS:
-            raise UsageProblem(f"{option}: there is no precision {name!r}; {did_you_mean(name, PRECISIONS)}")
-    return found
 
 
 def kept(option: str, text: str) -> tuple[str, ...]:
@@ -82,7 +74,7 @@ class DecideSettings:
         Setting(
             f"Precisions, comma-separated: {', '.join(PRECISIONS)}.",
             kind=str,
-            read=precisions,
+            read=partial(names, known=PRECISIONS, noun="precision"),
             default=",".join(DEFAULT_PRECISIONS),
         ),
     ] = DEFAULT_PRECISIONS

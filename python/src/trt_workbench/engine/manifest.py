@@ -191,6 +191,4 @@ def read_manifest(plan: Path) -> Manifest | None:
         UsageProblem: the manifest is damaged or of another schema.
     """
     path = manifest_path(plan)
-    if not os.path.lexists(path):
-        return None
-    return read_document(path, Manifest, "build the engine again")
+    return read_document(path, Manifest, "build the engine again") if os.path.lexists(path) else None

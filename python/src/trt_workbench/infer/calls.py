@@ -216,9 +216,7 @@ class Caller:
 
     def _torch(self, runner: Any) -> list[CallWay] | str:
         work = torch_work(self._request.device)
-        if isinstance(work, str):
-            return work
-        return list(torch_ways(runner, work, self._on_device))
+        return work if isinstance(work, str) else list(torch_ways(runner, work, self._on_device))
 
 
 def torch_ways(runner: Any, work: TorchWork, on_device: list[str]) -> Iterator[CallWay]:

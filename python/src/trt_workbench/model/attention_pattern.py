@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx
 
 from trt_workbench.model.proto import Dims, integer, static_dims
-from trt_workbench.model.walking import use_counts
+from trt_workbench.model.walking import readers, use_counts
 from trt_workbench.model.weights import inferred
 
 _TO_SOFTMAX = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Max", "Min"})
@@ -67,10 +66,7 @@ class AttentionIndex:
             self.types[value.name] = value.type.tensor_type.elem_type
         self.producer = {name: node for node in graph.node for name in node.output if name}
         self._uses = use_counts(graph)
-        self._readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-        for node in graph.node:
-            for name in dict.fromkeys(node.input):
-                self._readers[name].append(node)
+        self._readers = readers(graph.node)
         self.found = [one for node in graph.node if node.op_type == "Softmax" for one in self._attention(node)]
 
     def dim(self, name: str, axis: int) -> int | None:
@@ -123,15 +119,15 @@ class AttentionIndex:
         """Return the way from the shares to the product with the values; nothing without one."""
         way: list[onnx.NodeProto] = []
         for _ in range(_LONGEST):
-            readers = self._readers[name]
-            if len(readers) != 1:
+            following = self._readers[name]
+            if len(following) != 1:
                 return []
-            way.append(readers[0])
-            if readers[0].op_type == "MatMul" and readers[0].input[0] == name:
+            way.append(following[0])
+            if following[0].op_type == "MatMul" and following[0].input[0] == name:
                 return way
-            if readers[0].op_type not in _AFTER_SOFTMAX:
+            if following[0].op_type not in _AFTER_SOFTMAX:
                 return []
-            name = readers[0].output[0]
+            name = following[0].output[0]
         return []
 
 

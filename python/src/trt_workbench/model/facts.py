@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ from trt_workbench.model.constants import constants
 from trt_workbench.model.narrow_formats import narrow_formats
 from trt_workbench.model.proto import STANDARD, Shape, operator_name, value_shape
 from trt_workbench.model.reading import all_tensors, declared_bytes
-from trt_workbench.model.walking import all_graphs, all_nodes
+from trt_workbench.model.walking import all_graphs, all_nodes, readers
 
 _WHOLE = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
 _WHOLE |= {TensorProto.UINT32, TensorProto.INT64, TensorProto.UINT64}
@@ -50,16 +50,13 @@ def index_limits(graph: onnx.GraphProto) -> dict[str, int]:
     if not inputs:
         return {}
     lengths, values = _lengths(graph), constants(graph)
-    readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-    for node in (node for node in graph.node if node.domain in STANDARD):
-        for name in set(node.input):
-            readers[name].append(node)
+    following = readers(node for node in graph.node if node.domain in STANDARD)
     found = {}
     for value in inputs:
         limits, waiting, seen = list[int](), [value.name], {value.name}
         while waiting:
             name = waiting.pop()
-            for node in readers[name]:
+            for node in following[name]:
                 if node.op_type == "Gather" and name in node.input[1:2]:
                     axis = next((entry.i for entry in node.attribute if entry.name == "axis"), 0)
                     shape = lengths.get(node.input[0], ())

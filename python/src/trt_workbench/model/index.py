@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +30,9 @@ class TensorFacts:
         """Size in memory; None if a dimension or the type is not known before running."""
         if self.dtype in (None, "string") or self.shape is None or not all(isinstance(dim, int) for dim in self.shape):
             return None
-        size = onnx.helper.tensor_dtype_to_np_dtype(
-            onnx.TensorProto.DataType.Value(_ONNX_NAMES[str(self.dtype)])
-        ).itemsize
-        for dim in self.shape:
-            size *= int(dim or 0)
-        return int(size)
+        number = onnx.TensorProto.DataType.Value(_ONNX_NAMES[str(self.dtype)])
+        each = int(onnx.helper.tensor_dtype_to_np_dtype(number).itemsize)
+        return each * math.prod(int(dim or 0) for dim in self.shape)
 
 
 _ONNX_NAMES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, UserDict
+from collections import Counter, UserDict, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -69,6 +69,15 @@ def reads(node: onnx.NodeProto) -> Counter[str]:
     for graph in subgraphs([node]):
         counts.update(captured(graph))
     return counts
+
+
+def readers(nodes: Iterable[onnx.NodeProto]) -> defaultdict[str, list[onnx.NodeProto]]:
+    """Return by tensor the nodes that have it as an input, each once and in order."""
+    found: defaultdict[str, list[onnx.NodeProto]] = defaultdict(list)
+    for node in nodes:
+        for name in dict.fromkeys(node.input):
+            found[name].append(node)
+    return found
 
 
 def use_counts(graph: onnx.GraphProto) -> Counter[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trt_workbench.backends.profiling import OVERHEAD, Operation
+from trt_workbench.core.counts import grouped
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,7 @@ def difference(target: Sequence[Operation], against: Sequence[Operation]) -> lis
         keys = _keys(one)
         for key in keys:
             _join(parent, keys[0], key)
-    members: dict[str, list[Operation]] = defaultdict(list)
-    for one in operations:
-        members[_root(parent, _keys(one)[0])].append(one)
+    members = grouped(operations, lambda one: _root(parent, _keys(one)[0]))
     return sorted((_group(found) for found in members.values()), key=lambda group: -abs(group.difference_ms))
 
 

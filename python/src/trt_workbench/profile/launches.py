@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from trt_workbench.backends.profiling import Operation, Side
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.profile.document import Kernel, kernels_with_shares
 
@@ -72,9 +72,7 @@ def kernels_of(launches: Iterable[Launch], tool: Literal["nsys", "ncu"], side: S
     Raises:
         UsageProblem: there is no launch; `said` ends the message.
     """
-    groups: dict[tuple[str, str | None], list[Launch]] = defaultdict(list)
-    for launch in launches:
-        groups[launch.name, launch.layer.name if launch.layer else None].append(launch)
+    groups = grouped(launches, lambda one: (one.name, one.layer.name if one.layer else None))
     if not groups:
         raise UsageProblem(f"{tool} recorded no kernel between cudaProfilerStart and -Stop{said}")
     return kernels_with_shares([_kernel(found, tool, side) for found in groups.values()])

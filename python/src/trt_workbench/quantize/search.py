@@ -147,9 +147,7 @@ class Search:
                 curve=tuple(sorted(self._tried.values(), key=lambda point: (point.kept, -point.low_macs))),
                 seed=self.calibration.seed,
             )
-            candidate = None
-            if kept is not None:
-                candidate = self._maker.make(kept, self.output, search=evidence)
+            candidate = None if kept is None else self._maker.make(kept, self.output, search=evidence)
         path = str(candidate.path) if candidate else None
         document = SearchDocument(
             sensitivity=sensitivity,

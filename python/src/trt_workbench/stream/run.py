@@ -112,15 +112,12 @@ class StreamEvaluation:
         paced_chunks = sum(settings.streams) * rounds(settings.seconds, hop_s) if settings.streams and hop_s else 0
         spoken = single + paced_chunks * len(settings.precision)  # progress until utterances are transcribed
         total = spoken + (self._words.count if self._words else 0)
-        recorder = None
-        if settings.record:
-            recorder = StreamRecorder(folder, self.stream.signal, **opened.record_facts(self.stream))
+        facts = opened.record_facts(self.stream) if settings.record else None
+        recorder = None if facts is None else StreamRecorder(folder, self.stream.signal, **facts)
         watch = Watch(len(self.chunks))
         self._run(lanes, self.stream, folder / "records.jsonl", recorder, watch, lambda done: progress(done, total))
         judged = [self._judged(lane) for lane in lanes]
-        tested = None
-        if settings.faults:
-            tested = self._self_test(lambda done: progress(len(self.chunks) + done, total))
+        tested = self._self_test(lambda done: progress(len(self.chunks) + done, total)) if settings.faults else None
         paced = self._paced(lambda done: progress(single + done, total))
         failures = _failures(judged, tested) + [
             f"{one.precision} streams in batches: {one.check.text}" for one in paced if not one.check.passed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
+from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import (
     AllowUnverified,
     BackendOptions,
@@ -40,10 +40,7 @@ _WORDS = "Transcription"
 
 def read_modes(option: str, text: str) -> tuple[str, ...]:
     """Return the modes of a list with commas, in their own order. Raises UsageProblem for another name."""
-    found = names(option, text)
-    for name in found:
-        if name not in MODES:
-            raise UsageProblem(f"{option} has no mode {name!r}; {did_you_mean(name, MODES)}")
+    found = names(option, text, MODES, "mode")
     return tuple(mode for mode in MODES if mode in found)
 
 

@@ -251,9 +251,7 @@ def _is_cut_short(data: bytes) -> bool:
         scan = next((at for marker, at, _ in _segments(data) if marker == _JPEG_SCAN), None)
         # Behind the start of the scan the bytes FF D9 can only mark the end: pixel data stuffs FF with a zero.
         return scan is None or data.rfind(_JPEG_END, scan) < 0
-    if data.startswith(_PNG_START):
-        return data.rfind(_PNG_END) < 0
-    return False
+    return data.startswith(_PNG_START) and data.rfind(_PNG_END) < 0
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:

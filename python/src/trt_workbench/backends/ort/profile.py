@@ -21,7 +21,7 @@ from trt_workbench.backends.ort.common import CPU_PROVIDER, cpu_session, session
 from trt_workbench.backends.ort.libraries import preload
 from trt_workbench.backends.ort.plugin import open_session
 from trt_workbench.backends.profiling import InputFeed, Operation, node_role
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.precision import data_type
 from trt_workbench.model.node_names import ModelNodes
@@ -155,11 +155,8 @@ def _collect(events: Sequence[_Event], runs: Sequence[_Event]) -> list[_Node]:
 
 def _own_times(events: Iterable[_Event]) -> list[tuple[_Event, float]]:
     """Return each event with its time in µs, less that of the events inside it on the same thread (Loop, If, Scan)."""
-    threads: dict[Any, list[_Event]] = defaultdict(list)
-    for event in events:
-        threads[event.get("tid")].append(event)
     found: list[tuple[_Event, float]] = []
-    for line in threads.values():
+    for line in grouped(events, lambda event: event.get("tid")).values():
         open_: list[tuple[float, int]] = []
         # the outer one first of two that begin in the same microsecond
         for event in sorted(line, key=lambda e: (float(e["ts"]), -float(e["dur"]))):

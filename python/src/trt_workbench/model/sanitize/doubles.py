@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from trt_workbench.core.precision import get
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.proto import STANDARD, integer, is_external, kinds_where
 from trt_workbench.model.reading import all_tensors
-from trt_workbench.model.walking import all_graphs, all_nodes, nodes_within, subgraphs
+from trt_workbench.model.walking import all_graphs, all_nodes, nodes_within, readers, subgraphs
 from trt_workbench.model.weights import inferred
 
 # fp32 holds every whole number up to here.
@@ -145,10 +145,7 @@ class _Doubles:
                 self._join(tensor.name, _Values.of_type(tensor.data_type) if value is None else _Values.of(value))
         self._nodes = list(nodes_within(typed.graph.node))
         self._visit(typed.graph.node)
-        self._readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-        for node in self._nodes:
-            for name in node.input:
-                self._readers[name].append(node)
+        self._readers = readers(self._nodes)
 
     def groups(self) -> Iterator[set[str]]:
         """Yield the tensors of fp64 that are connected by nodes other than casts, with what may hold fp64 in them.
@@ -165,10 +162,10 @@ class _Doubles:
 
     def stays_same(self, name: str) -> bool:
         """Whether the results are the same with fp32 in place of a tensor."""
-        values, readers = self._values.get(name, _Values()), self._readers[name]
+        values, following = self._values.get(name, _Values()), self._readers[name]
         # a function of the model or a custom operator may say fp64 itself
-        known = all(node.domain in STANDARD for node in readers)
-        return known and (values.exact or (values.rounded and all(map(_commutes, readers))))
+        known = all(node.domain in STANDARD for node in following)
+        return known and (values.exact or (values.rounded and all(map(_commutes, following))))
 
     def _may_be_double(self, name: str) -> bool:
         return self._types.get(name, TensorProto.UNDEFINED) in (TensorProto.DOUBLE, TensorProto.UNDEFINED)
@@ -214,10 +211,7 @@ class _Doubles:
         if operator in ("Cast", *_PASSED):
             places = _PASSED.get(operator, (0,))
             chosen = [one for place, one in enumerate(read) if node.input[place] and (not places or place in places)]
-            joined = chosen[0]
-            for one in chosen[1:]:
-                joined |= one
-            return joined
+            return functools.reduce(lambda joined, one: joined | one, chosen)
         if operator in _ROUNDS:
             return _Values(read[0].bound + 1, whole=True, exact=read[0].exact, rounded=read[0].exact)
         if operator in ("Add", "Sub", "Mul") and all(one.whole for one in read):

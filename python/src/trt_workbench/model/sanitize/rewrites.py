@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ from trt_workbench.model.sanitize.doubles import double_to_float
 from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 from trt_workbench.model.sanitize.integers import clamp_int64, int32_indices
 from trt_workbench.model.sanitize.opset import lower_opset
-from trt_workbench.model.walking import use_counts
+from trt_workbench.model.walking import readers, use_counts
 from trt_workbench.model.weights import inferred
 
 
@@ -238,27 +239,24 @@ def finite_masks(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Replace -inf and values below fp16 in constants that are added or selected before a Softmax."""
     graph = model.graph
     values = constants(graph)
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    following = readers(graph.node)
     changed = []
     for name in list(values):
         if values.facts(name)[0] != np.float32 or not np.any(np.less(value := values[name], -_FP16_MAX)):
             continue
-        if all(_reaches_softmax(node, readers, 4) for node in readers.get(name, [])):
+        if all(_reaches_softmax(node, following, 4) for node in following[name]):
             set_constant(graph, name, np.clip(value, np.float32(-_FP16_MAX), None))
             changed.append(name)
     return changed
 
 
-def _reaches_softmax(node: onnx.NodeProto, readers: Mapping[str, list[onnx.NodeProto]], depth: int) -> bool:
+def _reaches_softmax(node: onnx.NodeProto, following: defaultdict[str, list[onnx.NodeProto]], depth: int) -> bool:
     if node.op_type == "Softmax":
         return True
     if depth == 0 or node.op_type not in ("Add", "Where", "Mul", "Expand", "Unsqueeze", "Slice", "Cast", "Reshape"):
         return False
-    following = readers.get(node.output[0], [])
-    return bool(following) and all(_reaches_softmax(reader, readers, depth - 1) for reader in following)
+    after = following[node.output[0]]
+    return bool(after) and all(_reaches_softmax(reader, following, depth - 1) for reader in after)
 
 
 def _of_attention(rule: str) -> Rewrite:

@@ -30,9 +30,7 @@ _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 def compute_dtype(dtype: torch.dtype, precision: torch.dtype) -> torch.dtype:
     """Return what a tensor of `dtype` is held in: fp32 becomes `precision`, fp64 stays unless that is a half type."""
-    if dtype not in _FLOATS or precision == torch.float32:
-        return dtype
-    return precision
+    return precision if dtype in _FLOATS and precision != torch.float32 else dtype
 
 
 def to_precision(tensor: torch.Tensor, precision: torch.dtype) -> torch.Tensor:

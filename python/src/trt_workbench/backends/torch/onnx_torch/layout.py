@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,9 +20,7 @@ def reshape(x: Tensor, shape: Ints, *, allowzero: int = 0) -> Tensor:
 
 def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     """Two dimensions, split before `axis`."""
-    rows = 1
-    for dim in x.shape[: axis if axis >= 0 else axis + x.ndim]:
-        rows *= dim
+    rows = math.prod(x.shape[: axis if axis >= 0 else axis + x.ndim])
     return x.reshape(rows, -1) if rows else x.reshape(0, 1)
 
 
