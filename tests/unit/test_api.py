@@ -14,11 +14,14 @@ from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
 import trt_workbench.api as tw
+from trt_workbench.api_commands import TAKES
 from trt_workbench.console import progress
+from trt_workbench.console.keywords import as_keywords, keywords, worded
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide import run as decide_run
 from trt_workbench.vision.scenes import dataset as embedded
 from trt_workbench.vision.scenes.scenes import write_dataset
+from trt_workbench.vision.settings import PredictSettings
 
 ROOT = Path(__file__).parents[2]
 TWICE = "twice (float[batch, 2] x) => (float[batch, 2] y) { y = Add(x, x) }"
@@ -299,3 +302,68 @@ def test_tensors_without_plain_numbers_are_refused(twice: Path) -> None:
             with pytest.raises(tw.UsageProblem, match=r"^Input x (is no array: |is complex64)"):
                 model.run({"x": wrong})
         assert model.run({"x": torch._neg_view(x)})["y"].tolist() == [[-2.0, -2.0]]
+
+
+@pytest.mark.parametrize("name", ["load", *TAKES])
+def test_every_option_of_a_function_is_named_as_its_keyword(name: str) -> None:
+    takes, _ = TAKES.get(name, (PredictSettings, ()))
+    flags = {flag: one for one in keywords(takes) for flag in re.findall(r"--[\w-]+", one.flags or dashed(one.name))}
+    assert len(flags) > 5
+    with as_keywords(takes):
+        for flag, one in flags.items():
+            for text in (
+                f"Pass {flag}.",
+                f"{flag} takes x",
+                f"({flag})",
+                f"{flag}: a",
+                f"{flag} 8x8, too",
+                f"`{flag}`",
+            ):
+                said = worded(text)
+                assert f"{one.name}=" in said
+                assert "--" not in said
+            assert worded(f"`trtw x {flag} 1` and {flag}-other") == f"`trtw x {flag} 1` and {flag}-other"
+    assert worded("--backend v2") == "--backend v2"
+
+
+def dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def test_help_names_keywords() -> None:
+    for name in ("load", *TAKES):
+        assert re.findall(r"(?<!`)--[a-z]\S*", getattr(tw, name).__doc__.replace("eval-stream --transcribe", "")) == []
+
+
+def test_the_value_of_an_option_is_that_of_its_keyword() -> None:
+    texts = {
+        "pass --url http://localhost:8000.": 'pass url="http://localhost:8000".',
+        "--url names a server; use --backend v2.": 'url= names a server; use backend="v2".',
+        "Pass --normalize none or --normalize imagenet, as": 'Pass normalize="none" or normalize="imagenet", as',
+        "--background last if": 'background="last" if',
+        "Try --family yolox or": 'Try family="yolox" or',
+        "at --conf 0.5 and": "at conf=0.5 and",
+        "--classes FILE.": "classes=FILE.",
+        "--allow-unverified: engines": "allow_unverified=True: engines",
+        "choose with --output: /a": "choose with output=: /a",
+    }
+    with as_keywords(TAKES["evaluate"][0]):
+        assert {text: worded(text) for text in texts} == texts
+    with as_keywords(TAKES["decide"][0]):
+        assert worded("--no-search and --max-latency 2ms") == 'search=False and max_latency_ms="2ms"'
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"backend": "ort-cpu", "url": "http://localhost:8000"},
+        {"split": "val"},
+        {"annotations": "a.json"},
+        {"data": "nowhere"},
+        {"threads": 10**12},
+        {"imgsz": print},
+    ],
+)
+def test_mistakes_name_keywords(given: dict[str, Any], tmp_path: Path) -> None:
+    with refused(tw.UsageProblem):
+        tw.evaluate("shapes-yolov10", output=tmp_path / "run", **given)

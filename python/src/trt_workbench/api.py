@@ -17,9 +17,10 @@ A setting has the name of the command's option with underscores. It takes Python
 takes. The import itself loads no runtime. As the commands do, functions say on stderr what they choose, and show their
 progress in a terminal; elsewhere `tw.decide(…, progress=print)` is called with a line every few seconds.
 
-Messages name a setting by its option: `--backend ort-cpu` is `backend="ort-cpu"` here. `score` takes a function, too.
-Another process imports it again: it has to be in a file, not in a cell of a notebook or a lambda, and a script that
-defines it and calls `tw.decide` needs `if __name__ == "__main__":`.
+Messages name settings as keywords, such as `backend="ort-cpu"`; a command in backquotes is for a shell.
+
+`score` takes a function, too. Another process imports it again: it has to be in a file, not in a cell of a notebook or
+a lambda, and a script that defines it and calls `tw.decide` needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.keywords import checked, described, keywords, settings
+from trt_workbench.console.keywords import as_keywords, checked, described, settings
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.core.workspace import with_embedded
 from trt_workbench.vision.settings import PredictSettings
@@ -63,19 +64,15 @@ def load(model: str | Path, **given: Any) -> LoadedModel:
         ComponentMissing: the backend cannot serve here; the message names the command that fixes it.
         DeviceFailure: the device failed while loading the model.
     """
+    from trt_workbench.console.common import say
     from trt_workbench.vision.loaded import LoadedModel
 
-    file = with_embedded({"model": checked(Path, model, "model")})["model"]
-    return LoadedModel(file, settings(PredictSettings, given, WITHOUT), _say)
+    with as_keywords(PredictSettings):
+        file = with_embedded({"model": checked(Path, model, "model")})["model"]
+        return LoadedModel(file, settings(PredictSettings, given, WITHOUT), say)
 
 
-described(load, keywords(PredictSettings, WITHOUT))
-
-
-def _say(text: str) -> None:
-    from trt_workbench.console.common import say
-
-    say(text)
+described(load, PredictSettings, WITHOUT)
 
 
 def __getattr__(name: str) -> Any:

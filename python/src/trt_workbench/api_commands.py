@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from trt_workbench.bench import cli as _bench
 from trt_workbench.console.called import Finished, call_command
-from trt_workbench.console.keywords import described, keywords
+from trt_workbench.console.keywords import described
 from trt_workbench.console.progress import Listener, pulse
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
@@ -45,8 +45,7 @@ def evaluate(
     Raises:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
-    places = () if model is None else (model,)
-    return _call("evaluate", progress, _reads("metrics.json", CocoMetrics), *places, **given)
+    return _call("evaluate", progress, _reads("metrics.json", CocoMetrics), model, **given)
 
 
 def verify(target: str | Path, *, progress: Listener | None = None, **given: Any) -> Finished[VerifyFindings]:
@@ -69,8 +68,7 @@ def decide(model: str | Path | None = None, *, progress: Listener | None = None,
     Raises:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
-    places = () if model is None else (model,)
-    return _call("decide", progress, _reads("decision.json", Decision), *places, **given)
+    return _call("decide", progress, _reads("decision.json", Decision), model, **given)
 
 
 def bench(config: str | Path = "smoke", *, progress: Listener | None = None, **given: Any) -> Finished[BenchArtefacts]:
@@ -85,14 +83,14 @@ def bench(config: str | Path = "smoke", *, progress: Listener | None = None, **g
 
 
 for _name, (_takes, _without) in TAKES.items():
-    described(globals()[_name], keywords(_takes, _without))
+    described(globals()[_name], _takes, _without)
 
 
 def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:
     return lambda directory: read_document(directory / name, kind)
 
 
-def _call(name: str, progress: Listener | None, read: Callable[[Path], T], *places: Any, **given: Any) -> Finished[T]:
+def _call(name: str, progress: Listener | None, read: Callable[[Path], T], place: Any, **given: Any) -> Finished[T]:
     command, without = TAKES[name]
     with pulse(progress) if progress else nullcontext():
-        return call_command(command, read, *places, without=without, **given)
+        return call_command(command, read, *(() if place is None else (place,)), without=without, **given)

@@ -133,7 +133,9 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
         seen.add(point.key)
     chosen = [point for point in points if not only or any(_fits(point.label, pattern) for pattern in only)]
     if not chosen:
-        raise UsageProblem(f"No point matches --only {' '.join(only)}; a point is, for example: {points[0].label}")
+        raise UsageProblem(
+            f"No point matches --only {', '.join(map(repr, only))}; a point is, for example: {points[0].label}"
+        )
     return chosen
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import typer
 
 from trt_workbench.console.common import documents_taken
-from trt_workbench.console.keywords import checked, instance, keywords, of_class, refuse_unknown
+from trt_workbench.console.keywords import as_keywords, checked, instance, keywords, of_class, refuse_unknown, reworded
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem, WorkbenchError
 from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.core.workspace import with_embedded
@@ -92,12 +92,13 @@ def call_command(
         WorkbenchError: it failed before it had written anything, by a setting that is unknown or wrong, for one.
         KeyboardInterrupt: it was interrupted; what was done may be in the run directory, marked partial.
     """
-    refuse_unknown(given, keywords(command, without))
-    given |= {} if output is None else {"output": output}
-    arguments = _arguments(inspect.unwrap(command), with_embedded(_placed(command, places, given)))
-    found, failure = called(inspect.unwrap(command), arguments)
-    directory = Path(found["directory"])
-    return Finished(read(directory), directory, failure)
+    with as_keywords(command):
+        refuse_unknown(given, keywords(command, without))
+        given |= {} if output is None else {"output": output}
+        arguments = _arguments(inspect.unwrap(command), with_embedded(_placed(command, places, given)))
+        found, failure = called(inspect.unwrap(command), arguments)
+        directory = Path(found["directory"])
+        return Finished(read(directory), directory, failure and reworded(failure))
 
 
 def settings_of(

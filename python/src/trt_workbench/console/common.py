@@ -25,6 +25,7 @@ import typer
 from typer.core import TyperCommand
 
 from trt_workbench.console.foreign_words import advice
+from trt_workbench.console.keywords import worded
 from trt_workbench.console.options import expanded
 from trt_workbench.console.progress import pulse
 from trt_workbench.console.typed import read_sparingly
@@ -411,7 +412,7 @@ def note(text: str) -> None:
 
 def say(text: str) -> None:
     """Print `text` on stderr as it is. What does not print is escaped."""
-    sys.stderr.write(_whole(text) + "\n")  # rich, imported for a note, takes longer than to open a plan
+    sys.stderr.write(_whole(worded(text)) + "\n")  # rich, imported for a note, takes longer than to open a plan
 
 
 def say_if_allowed(*, allow_unverified: bool) -> None:

@@ -1,21 +1,36 @@
-"""Settings as keywords of a function of Python: their names, types and help, and what is given for them, checked."""
+"""Settings as keywords of a function of Python: their names, types and help, and what is given for them, checked.
+
+Errors and notes name a setting by its option; within `as_keywords` they name it as a keyword.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.errors import LARGEST_NUMBER, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.settings import Setting
 
 S = TypeVar("S")
+E = TypeVar("E", bound=WorkbenchError)
 # What only a command line has a use for: how it prints, and what leaves no run directory that is whole.
 _OF_TERMINALS = ("output", "as_json", "debug", "show", "dry_run", "shard")
+_called: ContextVar[Callable[..., Any] | None] = ContextVar("called", default=None)
+# A command in backquotes is for a shell and stays. After an option, a word without a digit, a capital or a sign is its
+# value only where the setting has such a value: of "--url names a server" it is the verb.
+_OPTION = re.compile(
+    r"`[^`-][^`]*`|(?<![\w-])(?P<flag>--[a-z][a-z-]*)"
+    r"(?:[ =](?:(?P<value>'[^']*'|(?![-('])(?=[^\s`]*(?:[\d=/A-Z_-]|\.\w))[^\s`]+(?<![.,:;)?]))"
+    r"|(?P<word>[a-z]+)\b(?P<ends>(?=[.,:;)]|$| or ))?))?"
+)
 
 
 @dataclass(frozen=True)
@@ -45,15 +60,68 @@ def keywords(takes: Callable[..., Any], without: tuple[str, ...] = ()) -> list[K
     return list({one.name: one for one in own if one.name not in (*without, *_OF_TERMINALS)}.values())
 
 
-def described(function: Callable[..., Any], own: Iterable[Keyword]) -> None:
-    """Let `help` and editors show the settings that a function takes by name."""
+def described(function: Callable[..., Any], takes: Callable[..., Any], without: tuple[str, ...] = ()) -> None:
+    """Let `help` and editors show the settings that a function takes by name, but for those `without` a meaning."""
     kinds, shown = inspect.Parameter, inspect.signature(function)
     places = [one for one in shown.parameters.values() if one.kind is not kinds.VAR_KEYWORD]
-    named = [one for one in own if not one.positional]
+    named = [one for one in keywords(takes, without) if not one.positional]
     hints = [kinds(one.name, kinds.KEYWORD_ONLY, default=one.default, annotation=_bare(one.hint)) for one in named]
     vars(function)["__signature__"] = shown.replace(parameters=[*places, *hints])
-    lines = "\n".join(f"    {one.name}: {one.help}" for one in named)
+    lines = "\n".join(f"    {one.name}: {worded(one.help, takes)}" for one in named)
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n{lines}"
+
+
+@contextmanager
+def as_keywords(takes: Callable[..., Any]) -> Iterator[None]:
+    """Name the settings of a command, or of a class of settings, as keywords in the errors and notes of the block."""
+    token = _called.set(takes)
+    try:
+        yield
+    except WorkbenchError as error:
+        reworded(error)
+        raise
+    finally:
+        _called.reset(token)
+
+
+def reworded(error: E) -> E:
+    """Return an error whose message names settings as `worded` does."""
+    error.args = (worded(str(error)),)
+    return error
+
+
+def worded(text: str, takes: Callable[..., Any] | None = None) -> str:
+    """Return a text with keywords for options, such as `backend="v2"` for `--backend v2`, where Python has called.
+
+    `takes` has the settings; by default it is that of `as_keywords` around, without which the text stays as it is.
+    """
+    takes = takes or _called.get()
+    return _OPTION.sub(functools.partial(_keyword_of, _by_flag(takes)), text) if takes and "--" in text else text
+
+
+def _by_flag(takes: Callable[..., Any]) -> dict[str, tuple[Keyword, bool]]:
+    """Return by option the keyword and whether the option switches it on."""
+    own = [*keywords(takes), Keyword("output", Path, None, "")]
+    words = ((one, one.flags or f"--{one.name}/--no-{one.name}".replace("_", "-")) for one in own)
+    pairs = ((one, word.split("/")) for one, flags in words for word in flags.split())
+    return {flag: (one, on) for one, pair in pairs for flag, on in zip(pair, (True, False), strict=False)}
+
+
+def _keyword_of(known: Mapping[str, tuple[Keyword, bool]], found: re.Match[str]) -> str:
+    from trt_workbench.backends.registry import backend_names
+
+    if found["flag"] not in known:
+        return found[0]
+    (one, on), value, word = known[found["flag"]], found["value"], found["word"]
+    if (kind := _bare(one.hint)) is bool:
+        return found[0].replace(found["flag"], f"{one.name}={on}")
+    choices = [choice for part in (kind, *get_args(kind)) for choice in get_args(part)]
+    # in its help the values stand in a list, or a phrase that ends with the word is about one of them
+    is_listed = word and re.search(rf"\b{word}{'' if found['ends'] is not None else '[,`)]'}(?!\w)", one.help)
+    if word and (is_listed or word in (*choices, *backend_names())):
+        value, word = word, None
+    typed = value if not value or re.fullmatch(r"[\d.]+|[A-Z]+|'.*'", value) else f'"{value}"'
+    return f"{one.name}={typed or ''}" + (f" {word}" if word else "")
 
 
 def _bare(hint: Any) -> Any:
@@ -80,7 +148,11 @@ def checked(hint: Any, value: Any, name: str) -> Any:
     """Return a value as its type, within its bounds; texts are read as those of the option are. Raises UsageProblem."""
     texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     said = next((one for one in get_args(hint)[1:] if isinstance(one, Setting) and one.read), None)
-    if said and said.read and (callable(value) or (texts and all(isinstance(one, str) for one in texts))):
+    if (
+        said
+        and said.read
+        and ((said.takes_functions and callable(value)) or (texts and all(isinstance(one, str) for one in texts)))
+    ):
         return said.read(name, ",".join(texts) if texts and said.kind is str else texts or value)
     kinds = _plain(hint)
     if type(value) in kinds and type(value) in (str, bool, NoneType):
@@ -99,6 +171,8 @@ def checked(hint: Any, value: Any, name: str) -> Any:
             return checked(hint, [str(one) for one in numbers], name)
         reason = reason_in(error.errors(include_url=False)[0])
         raise UsageProblem(f"The setting {name} is wrong: {reason}, not {value!r:.80}.") from error
+    if isinstance(found, int | float) and not -LARGEST_NUMBER <= found <= LARGEST_NUMBER:
+        raise UsageProblem(f"The setting {name} is a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}, not {found}.")
     if isinstance(found, Path) and value == "":  # which Path takes for the current folder
         raise UsageProblem(f"The setting {name} is empty.")
     return found
@@ -153,5 +227,5 @@ def refuse_unknown(given: Mapping[str, Any], known: list[Keyword], more: Iterabl
     if unknown := [name for name in given if name not in names]:
         flag = f"--{unknown[0].replace('_', '-')}"
         called = next((one.name for one in known if flag in one.flags.split()), None)
-        hint = f"the setting of {flag} is called {called}." if called else did_you_mean(unknown[0], names)
+        hint = f"it is called {called}." if called else did_you_mean(unknown[0], names)
         raise UsageProblem(f"There is no setting {unknown[0]!r}; {hint}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,7 +41,7 @@ def score_named(option: str, given: Any) -> str:
     Raises:
         UsageProblem: there is no such score, or another process could not load the function.
     """
-    if code := getattr(given, "__code__", None):
+    if code := getattr(given := inspect.unwrap(given), "__code__", None):
         if not (given.__qualname__.isidentifier() and Path(code.co_filename).is_file()):
             raise UsageProblem(
                 f"{option}: another process loads the function, so it has to be a `def` at the top of a file; "
@@ -80,6 +81,7 @@ Score = Annotated[
         _SCORE,
         kind=str,
         read=score_named,
+        takes_functions=True,
     ),
 ]
 Better = Annotated[

@@ -15,6 +15,7 @@ import numpy as np
 from trt_workbench.backends.base import Backend, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.torch.tensors import run_as_given
+from trt_workbench.console.keywords import as_keywords
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, write_bytes
 from trt_workbench.core.settings import with_flags
@@ -214,13 +215,14 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         """
         if isinstance(images, _ONE) or not isinstance(images, Iterable):
             return self([images])[0]
-        looker, detector = self._prepared()
-        listed = list(images)
-        reader = detector.reader()
-        found = [_named(looker, looker.look(_pixels(one, reader)), one, reader) for one in listed]
-        looker.finish()
-        self.notes += [note for note in (*detector.notes, *reader.notes()) if note not in self.notes]
-        return found
+        with as_keywords(PredictSettings):
+            looker, detector = self._prepared()
+            listed = list(images)
+            reader = detector.reader()
+            found = [_named(looker, looker.look(_pixels(one, reader)), one, reader) for one in listed]
+            looker.finish()
+            self.notes += [note for note in (*detector.notes, *reader.notes()) if note not in self.notes]
+            return found
 
     def close(self) -> None:
         """Release the model. Safe to call twice."""
