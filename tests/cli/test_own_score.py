@@ -306,7 +306,7 @@ def test_a_script_that_decides_by_its_own_function_ends(tmp_path: Path, guard: s
     assert (ended.returncode == 0) == (tmp_path / "run" / "decision.json").is_file() == bool(guard), ended.stderr
     if not guard:
         said = ended.stderr.splitlines()[-1]
-        assert said.startswith("trt_workbench.core.errors.UsageProblem: --score ")
+        assert said.startswith("trt_workbench.core.errors.UsageProblem: score=")
         held(said.partition(": ")[2])
 
 

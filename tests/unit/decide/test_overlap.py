@@ -20,7 +20,8 @@ def pictures(folder: Path) -> tuple[Path, Path, Path]:
             cv2.imwrite(str(place / f"{number}.png"), pixels)
     annotations = folder / "truth.json"
     images = [{"id": number + 1, "file_name": f"{number}.png", "width": 32, "height": 24} for number in range(2)]
-    annotations.write_text(json.dumps({"images": images, "annotations": [], "categories": [{"id": 1, "name": "a"}]}))
+    one = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9], "area": 81, "iscrowd": 0}
+    annotations.write_text(json.dumps({"images": images, "annotations": [one], "categories": [{"id": 1, "name": "a"}]}))
     return scored, other, annotations
 
 

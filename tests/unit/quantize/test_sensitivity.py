@@ -13,12 +13,11 @@ from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import held_out
 from trt_workbench.quantize.calibrate import calibrate
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.data import calibration_data
 from trt_workbench.quantize.document import Sensitivity
-from trt_workbench.quantize.held_out import with_scores
+from trt_workbench.quantize.held_out import scorer_of, with_scores
 from trt_workbench.quantize.sensitivity import measure_sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, ScoreSettings
 
@@ -92,13 +91,14 @@ def test_a_half_precision_needs_no_ranges(model: Path, data: CalibrationSettings
     assert (found.method, found.data_sha256) == (None, None)
 
 
-def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSettings) -> None:
+def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSettings, tmp_path: Path) -> None:
     ranges, scored_half = (set(calibration_data(Model.open(model), data, half).names) for half in (0, 1))
     assert len(ranges) == len(scored_half) == 12
     assert not ranges & scored_half
     calibrated = calibrate(Model.open(model), data, half=0)
     found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
-    scored = with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+    scorer = scorer_of(Model.open(model), data, ScoreSettings(score="cosine"), tmp_path)
+    scored = with_scores(found, calibrated, data, PlacementSettings(), scorer, 2)
     assert [group.score is not None for group in scored.groups] == [True, True, False, False]
     first, second = (group.score for group in scored.groups[:2])
     assert first is not None
@@ -107,25 +107,20 @@ def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSet
 
 
 def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
-    model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
+    model: Path, data: CalibrationSettings, tmp_path: Path
 ) -> None:
-    real = held_out.scorer_of
+    scorer = scorer_of(Model.open(model), data, ScoreSettings(score="cosine"), tmp_path)
 
-    def refusing(*given: Any) -> Any:
-        score = real(*given).score
+    def refuse(path: Path, *rest: Any) -> Any:
+        if path != model:
+            raise UsageProblem(f"ONNX Runtime cannot load the model: {path}")
+        return scorer.score(path, *rest)
 
-        def refuse(path: Path, *rest: Any) -> Any:
-            if path != model:
-                raise UsageProblem(f"ONNX Runtime cannot load the model: {path}")
-            return score(path, *rest)
-
-        return SimpleNamespace(score=refuse)
-
-    monkeypatch.setattr(held_out, "scorer_of", refusing)
+    refusing: Any = SimpleNamespace(score=refuse)
     calibrated = calibrate(Model.open(model), data, half=0)
     found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
     with refused(UsageProblem):
-        with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+        with_scores(found, calibrated, data, PlacementSettings(), refusing, 2)
 
 
 def test_a_group_that_quantize_keeps_anyway_is_not_advised(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from trt_workbench.quantize import (
     WordsTask,
     calibration_data,
     is_text_file,
+    labels_of,
     own_score,
     require_batch_first,
     spoken_in,
@@ -49,6 +50,7 @@ from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensor
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     DataPlace,
+    check_annotations,
     class_lines,
     embedded_dataset,
     embedded_name,
@@ -206,7 +208,9 @@ def _subject(
     if settings.data is None and settings.split is not None:
         raise UsageProblem("--split needs --data.")
     if settings.data is None and settings.score not in (None, "ap"):
-        raise UsageProblem(f"--score {settings.score} needs --data; of a function .npy or .npz files.")
+        raise UsageProblem(
+            f"--score {settings.score} needs --data; of a function .npy or .npz files, or a .jsonl file."
+        )
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
@@ -233,7 +237,11 @@ def _subject(
     listed = read_dataset(place.images, place.annotations, split=place.split, allow_missing=True)
     if listed.missing:
         note(f"Left out: {counted(len(listed.missing), 'image')} of the annotations that --data does not have.")
+    check_annotations(listed)
     class_lines(calibration.classes, listed.categories)
+    search = SearchSettings(annotations=settings.calibration_annotations)
+    if search.annotations:
+        labels_of(search, calibration)
     overlap = images_overlap(calibration.calibration, images, place.annotations, place.split)
     task = Detection(
         place.images,
@@ -244,9 +252,7 @@ def _subject(
         split=place.split,
         **_kept(settings, family.task),
     )
-    return _searched(
-        Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
-    )
+    return _searched(Subject(model, task, calibration), settings, search)
 
 
 def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSettings) -> Subject | None:

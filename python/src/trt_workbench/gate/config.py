@@ -73,13 +73,17 @@ class ScorePart(_Part):
         ]
         found = []
         for limit, (name, bound) in limits:
-            if name not in figures:
-                raise UsageProblem(
-                    f"score.{limit}: {name} has no value in this run; these have one: {', '.join(figures)}."
-                )
-            if figures[name] < bound if limit == "at_least" else figures[name] > bound:
-                found.append(f"{name} {figures[name]:.4f} is {'below' if limit == 'at_least' else 'above'} {bound}")
+            value = figure(figures, name, f"score.{limit}")
+            if value < bound if limit == "at_least" else value > bound:
+                found.append(f"{name} {value:.4f} is {'below' if limit == 'at_least' else 'above'} {bound}")
         return found
+
+
+def figure(figures: Mapping[str, float], name: str, place: str) -> float:
+    """Return a figure of a run. Raises UsageProblem, naming the place in the file, where it has no value."""
+    if name not in figures:
+        raise UsageProblem(f"{place}: {name} has no value in this run; these have one: {', '.join(figures)}.")
+    return figures[name]
 
 
 class LatencyPart(_Part):

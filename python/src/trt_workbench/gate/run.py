@@ -16,6 +16,7 @@ from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import AUTO, check_name, get_backend
 from trt_workbench.bench import MatrixSettings, bench, compare, prepare_bench, repetition_medians, unstable
 from trt_workbench.console.called import Finished, call_command, called, settings_of
+from trt_workbench.console.keywords import worded
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document
@@ -24,12 +25,23 @@ from trt_workbench.core.files import require_there
 from trt_workbench.core.precision import check_any
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.decide import BASELINE, Decision, decide
-from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
+from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart, figure
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import ResampledScore, coco_scores
 from trt_workbench.verify import VerifyFindings, verify
-from trt_workbench.vision import CocoMetrics, check_family, eval_coco, family_of, figure_names, task_of
+from trt_workbench.vision import (
+    CocoMetrics,
+    DataPlace,
+    check_annotations,
+    check_family,
+    eval_coco,
+    family_of,
+    figure_names,
+    look_for_data,
+    read_dataset,
+    task_of,
+)
 
 METRICS, PREDICTIONS = "metrics.json", "predictions.json"
 _UNCLEAR = "cannot tell"
@@ -102,10 +114,12 @@ def _require_usable(config: GateConfig) -> None:
             for key in ("data", "annotations", "baseline"):
                 if place := places.get(key):
                     require_there(f"path of {key}", place)
+            if place := _labels(places):
+                check_annotations(read_dataset(place.images, place.annotations, split=place.split, allow_missing=True))
             if baseline:
                 (_read_baseline if isinstance(part, ScorePart) else read_bench_run)(baseline)
         except UsageProblem as error:
-            raise UsageProblem(f"{name}: {error}") from error
+            raise UsageProblem(f"{name}: {worded(str(error), command)}") from error
 
 
 def _require_names(settings: Mapping[str, Any]) -> None:
@@ -118,6 +132,13 @@ def _require_names(settings: Mapping[str, Any]) -> None:
         (check_any if backend == AUTO else get_backend(backend).check_precision)(precision)
     if family := settings.get("family"):
         check_family(family, "--family")
+
+
+def _labels(settings: Mapping[str, Any]) -> DataPlace | None:
+    """Return the data set of a score by annotations; None where there is none, or none of images."""
+    data, annotations, split = (settings.get(name) for name in ("data", "annotations", "split"))
+    is_labelled = data and settings.get("score", "ap") in (None, "ap")
+    return (DataPlace(data, annotations) if annotations else look_for_data(data, split)) if is_labelled else None
 
 
 def _require_points(settings: Mapping[str, Any]) -> None:
@@ -179,8 +200,9 @@ def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
     if done.failure:
         return CheckResult(str(done.failure), done.failure)
     main = task_of(done.document["model"]["task"]).decided_by
-    score = _figure(done.document, main, "score")
-    problems = part.beyond(_figures(done.document))
+    figures = _figures(done.document)
+    score = figure(figures, main, "score")
+    problems = part.beyond(figures)
     own = coco_scores(done.directory, done.document["settings"].get("seed", 0))
     alone = own.against(None)
     within = f", 95 % interval {alone.ci95[0]:.4f} to {alone.ci95[1]:.4f}" if alone.ci95 else ""
@@ -189,7 +211,7 @@ def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
         problems.append(f"{main} {score:.4f} is {told}")
     if part.baseline:
         before = _baseline(part.baseline, done.document)
-        known = _figure(before, main, "score.baseline")
+        known = figure(_figures(before), main, "score.baseline")
         loss = known - score
         certainty, certain = _certainty(part, done, own)
         text += f", loss {loss:.4f} against the baseline's {known:.4f} ({certainty})"
@@ -214,13 +236,6 @@ def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore
     certain = row.loss > part.max_loss or row.keeps(part.max_loss, found["images"])
     doubt = "" if certain else "; not certain"
     return f"paired by image, 95 % interval {row.loss_ci95[0]:.4f} to {row.loss_ci95[1]:.4f}{doubt}", certain
-
-
-def _figure(found: CocoMetrics, name: str, place: str) -> float:
-    figures = _figures(found)
-    if name not in figures:
-        raise UsageProblem(f"{place}: {name} has no value in this run; these have one: {', '.join(figures)}.")
-    return figures[name]
 
 
 def _figures(found: CocoMetrics) -> dict[str, float]:

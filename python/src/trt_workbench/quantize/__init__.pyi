@@ -11,6 +11,7 @@ from .document import RowScore as RowScore
 from .document import SearchDocument as SearchDocument
 from .figures import NO_LOGITS as NO_LOGITS
 from .figures import array_scores as array_scores
+from .held_out import labels_of as labels_of
 from .making import Candidates as Candidates
 from .making import language_candidates as language_candidates
 from .mixed import INT8_MIXED as INT8_MIXED

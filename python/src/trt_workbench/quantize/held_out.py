@@ -22,6 +22,7 @@ from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     TASK_KEYS,
     CocoDataset,
+    check_annotations,
     family_of,
     image_files,
     read_dataset,
@@ -97,7 +98,9 @@ def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> Coco
     if not images.is_dir():
         raise UsageProblem(f"With --annotations, --calibration must be the folder of their images: {images}")
     split = settings.split or CALIBRATION_SPLIT
-    return read_dataset(images, annotations, split=split, exif=calibration.exif, allow_missing=True)
+    listed = read_dataset(images, annotations, split=split, exif=calibration.exif, allow_missing=True)
+    check_annotations(listed)
+    return listed
 
 
 def _of_half(listed: CocoDataset, exif: Exif, data: CalibrationData, path: Path) -> Path:
@@ -119,7 +122,7 @@ def with_scores(
     calibrated: Calibrated | None,
     calibration: CalibrationSettings,
     placement: PlacementSettings,
-    scoring: ScoreSettings,
+    scorer: Task,
     count: int,
     on_progress: Progress | None = None,
 ) -> Sensitivity:
@@ -130,12 +133,11 @@ def with_scores(
         calibrated: what the ranges come from.
         calibration: the data, of which the other half is scored.
         placement: as the noise was measured with.
-        scoring: what the score is.
+        scorer: of the other half, by `scorer_of`.
         count: how many groups.
         on_progress: called with the models scored and their total.
 
     Raises:
-        UsageProblem: there is no such score, or the data do not fit it.
         CheckFailed: a model returns NaN or infinite values.
     """
     model = Model.open(Path(found.model))
@@ -143,7 +145,6 @@ def with_scores(
     names = [group.name for group in found.groups]
     with scratch_folder() as name:
         folder = Path(name)
-        scorer = scorer_of(model, calibration, scoring, folder)
         before = folder / "float"
         baseline = scorer.score(model.path, before, None, calibration.seed)
         groups = list(found.groups)

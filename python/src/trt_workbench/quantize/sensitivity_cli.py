@@ -52,23 +52,25 @@ def sensitivity(
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import write_json
+    from trt_workbench.core.files import scratch_folder
     from trt_workbench.core.precision import read
     from trt_workbench.model.opened import Model
     from trt_workbench.quantize.calibrate import calibrate
-    from trt_workbench.quantize.held_out import RANGES, with_scores
+    from trt_workbench.quantize.held_out import RANGES, scorer_of, with_scores
     from trt_workbench.quantize.sensitivity import measure_sensitivity
 
     scored = worst > 0 and (scoring.annotations is not None or scoring.score is not None)
     half, opened = RANGES if scored else None, Model.open(model)
-    with run_directory("sensitivity", output) as run, progress_bar("groups") as start:
+    with run_directory("sensitivity", output) as run, progress_bar("groups") as start, scratch_folder() as place:
+        scorer = scorer_of(opened, calibration, scoring, Path(place)) if scored else None  # before what takes minutes
         calibrated = (
             calibrate(opened, calibration, start("Calibrating"), half) if read(precision)[0].is_calibrated else None
         )
         found = measure_sensitivity(
             opened, precision, calibrated, calibration, placement, half=half, on_progress=start("Measuring")
         )
-        if scored:
-            found = with_scores(found, calibrated, calibration, placement, scoring, worst, start("Scoring"))
+        if scorer:
+            found = with_scores(found, calibrated, calibration, placement, scorer, worst, start("Scoring"))
         write_json(run.path / "sensitivity.json", found)
         directory = run.commit("complete")
     if not found.calibrated:

@@ -9,6 +9,7 @@ from .cli import eval_coco as eval_coco
 from .cli import show as show
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
+from .dataset_check import check_annotations as check_annotations
 from .decode import decode_image as decode_image
 from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
