@@ -17,6 +17,8 @@ EVERY = [one for page in PAGES for one in shown(page)]
 NO_COMMAND_FIRST = {"coming-from", "cpp-core", "questions", "security"}
 # Longer than a screen: a program to be saved, and what each step prints.
 LONGER, A_SCREEN = {"ray-serve": 91}, 64
+# Outside tables and blocks.
+MOST_WORDS = 300
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.
 RUN_BY = {
     "cli/test_backends.py::test_backends_lists_all_six": ["backends"],
@@ -302,6 +304,12 @@ def test_a_block_names_what_its_commands_need(page: Path) -> None:
 def test_a_guide_fits_a_screen(page: Path) -> None:
     """The rest of it is in docs/reference/commands."""
     assert len(page.read_text(encoding="utf-8").splitlines()) <= LONGER.get(page.stem, A_SCREEN)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_a_guide_has_few_words(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert sum(len(line.split()) for line in text.splitlines() if not line.startswith("|")) <= MOST_WORDS
 
 
 @pytest.mark.parametrize(
