@@ -253,11 +253,20 @@ def test_what_cannot_be_run(repository, words, code, message):
     assert "Traceback" not in result[2]
 
 
-@pytest.mark.parametrize("words", [("on-gpu",), ("-e", "gpu", "on-gpu")])
-def test_an_environment_for_gpus_runs_without_one_and_says_what_it_lacks(repository, words):
-    code, out, err = run(repository, *words)
-    assert (code, out) == (0, "started by tasks/run in gpu: 1\n")
-    assert "environment gpu is not for this machine, which lacks a CUDA driver for 13.0" in err
+def test_an_environment_for_gpus_that_was_asked_for_is_not_installed_without_one(repository):
+    code, out, err = run(repository, "-e", "gpu", "on-gpu")
+    assert (code, out) == (3, "")
+    assert "lacks a CUDA driver for 13.0" in err
+    assert "It would install gigabytes that do not run here: leave -e out, or set CONDA_OVERRIDE_CUDA" in err
+    assert "setting up" not in err
+
+
+def test_a_task_for_gpus_runs_without_one_and_says_what_it_lacks(repository):
+    for words, hint in ((("on-gpu",), "much of it will not run"), (("-e", "gpu", "on-gpu"), "leave -e out")):
+        code, out, err = run(repository, *words)
+        assert (code, out) == (0, "started by tasks/run in gpu: 1\n")
+        assert "environment gpu is not for this machine, which lacks a CUDA driver for 13.0" in err
+        assert hint in err
 
 
 def test_list_and_help(repository):
