@@ -418,8 +418,8 @@ def main(argv: list[str], root: Path) -> None:
             text = f"environment {environment.name} is not for this machine, which lacks {' and '.join(lacks)}"
             if asked is not None and not (root / "tmp" / "venvs" / asked).exists():  # pixi refuses it, too
                 fail(
-                    f"{text}. It would install gigabytes that do not run here: leave -e out, or set CONDA_OVERRIDE_CUDA "
-                    "and CONDA_OVERRIDE_CUDA_ARCH to install it for another machine",
+                    f"{text}. It would install gigabytes that do not run here: leave -e out, or set "
+                    "CONDA_OVERRIDE_CUDA and CONDA_OVERRIDE_CUDA_ARCH to install it for another machine",
                     MISSING,
                 )
             tell(f"{text}; {'leave -e out for one that is' if asked else 'much of it will not run'}")

@@ -153,7 +153,7 @@ def checked(hint: Any, value: Any, name: str) -> Any:
         and said.read
         and ((said.takes_functions and callable(value)) or (texts and all(isinstance(one, str) for one in texts)))
     ):
-        return said.read(name, ",".join(texts) if texts and said.kind is str else texts or value)
+        return said.read(name, said.kind(",".join(texts)) if texts and said.kind in (str, Path) else texts or value)
     kinds = _plain(hint)
     if type(value) in kinds and type(value) in (str, bool, NoneType):
         return value
