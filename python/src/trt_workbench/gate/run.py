@@ -137,8 +137,8 @@ def _require_names(settings: Mapping[str, Any]) -> None:
 def _labels(settings: Mapping[str, Any]) -> DataPlace | None:
     """Return the data set of a score by annotations; None where there is none, or none of images."""
     data, annotations, split = (settings.get(name) for name in ("data", "annotations", "split"))
-    is_labelled = data and settings.get("score", "ap") in (None, "ap")
-    return (DataPlace(data, annotations) if annotations else look_for_data(data, split)) if is_labelled else None
+    labelled = data if settings.get("score", "ap") in (None, "ap") else None
+    return labelled and (DataPlace(labelled, annotations) if annotations else look_for_data(labelled, split))
 
 
 def _require_points(settings: Mapping[str, Any]) -> None:
