@@ -31,6 +31,8 @@ from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 PRECISIONS = all_precisions()
 """What can be asked for: `int8` is what `quantize` makes, `int8-mixed` the most int8 that a search found."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
+precisions = partial(names, known=PRECISIONS, noun="precision")
+"""Reads precisions; raises UsageProblem for an unknown one."""
 
 
 def kept(option: str, text: str) -> tuple[str, ...]:
@@ -74,7 +76,7 @@ class DecideSettings:
         Setting(
             f"Precisions, comma-separated: {', '.join(PRECISIONS)}.",
             kind=str,
-            read=partial(names, known=PRECISIONS, noun="precision"),
+            read=precisions,
             default=",".join(DEFAULT_PRECISIONS),
         ),
     ] = DEFAULT_PRECISIONS

@@ -239,8 +239,7 @@ def _subject(
         note(f"Left out: {counted(len(listed.missing), 'image')} of the annotations that --data does not have.")
     check_annotations(listed)
     class_lines(calibration.classes, listed.categories)
-    search = SearchSettings(annotations=settings.calibration_annotations)
-    if search.annotations:
+    if (search := SearchSettings(annotations=settings.calibration_annotations)).annotations:
         labels_of(search, calibration)
     overlap = images_overlap(calibration.calibration, images, place.annotations, place.split)
     task = Detection(
