@@ -11,9 +11,10 @@ from tests.onnx_text import write_onnx
 from tests.texts import refused
 
 from trt_workbench.backends import registry
-from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import (
     BackendFailure,
     ComponentMissing,
@@ -111,6 +112,20 @@ def test_a_session_has_the_names_of_the_model(odd: Callable[..., None], model: P
     odd(f"session.{what}:{names}")
     with refused(BackendFailure):
         session_of(model)
+
+
+@pytest.mark.parametrize("what", ["inputs", "outputs"])
+def test_so_has_one_of_our_own(model: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    load = OrtCpuBackend._load
+
+    def renamed(self: OrtCpuBackend, path: Path, options: SessionOptions) -> Session:
+        session = load(self, path, options)
+        setattr(session, what, (*getattr(session, what), TensorSpec("other", "float32", (3,))))
+        return session
+
+    monkeypatch.setattr(OrtCpuBackend, "_load", renamed)
+    with pytest.raises(BackendFailure, match=f"Backend ort-cpu loaded {what} .*'other'"):
+        registry.load_reference(model)
 
 
 @pytest.mark.parametrize("what", ["availability:SystemExit(1)", "backend:Panic('x')"])

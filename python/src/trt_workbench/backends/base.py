@@ -308,6 +308,8 @@ class Backend(abc.ABC):
         served: whether models are on a server, whose URL the option `url` is.
         gpu_option: the option that chooses the GPU by its index, for messages; None where there is none.
         as_reference: options with which others are compared with it: those that leave the graph as it is.
+        checked: called with each session of `load`. That of a backend from the registry raises BackendFailure where a
+            session's inputs and outputs are not those of the file.
     """
 
     name: ClassVar[str]
@@ -321,6 +323,7 @@ class Backend(abc.ABC):
     served: ClassVar[bool] = False
     gpu_option: ClassVar[str | None] = None
     as_reference: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    checked: Callable[[Backend, Session], None] | None = None
 
     @abc.abstractmethod
     def availability(self) -> Availability:
@@ -383,6 +386,8 @@ class Backend(abc.ABC):
         self.check_precision(options.precision)
         session = self._load(model, options)
         session.model, session.asked = model, options.precision
+        if self.checked:
+            self.checked(self, session)
         return session
 
     @abc.abstractmethod

@@ -226,29 +226,29 @@ def _asked(name: str) -> Availability:
 def _load(name: str) -> Backend:
     module, _, own = _BACKENDS.get(name, "").partition(":")
     if own:
-        found: Backend = getattr(import_module(f"trt_workbench.backends.{module}"), own)()
-        return found
-    check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
-    entry = required(BACKENDS, name, module, _OWN)
-    kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
-    if name in _BACKENDS:
-        return kind()
-    guard = Guard(f"Backend {name}", package_of(entry), _PROTOCOL)
-    backend: Backend = guard.guarded(guard.call(kind))
+        backend: Backend = getattr(import_module(f"trt_workbench.backends.{module}"), own)()
+    else:
+        check_name(name, also=[AUTO] if name != AUTO else [], of_models=True)
+        entry = required(BACKENDS, name, module, _OWN)
+        kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
+        if name in _BACKENDS:
+            backend = kind()
+        else:
+            guard = Guard(f"Backend {name}", package_of(entry), _PROTOCOL)
+            backend = guard.guarded(guard.call(kind))
+    backend.checked = _check_names
     return backend
 
 
-def _check_session(backend: Backend, found: Any, model: Path, _: SessionOptions) -> None:
-    """Raise TypeError for what is no session, and BackendFailure where it lacks the model's inputs and outputs."""
-    if not isinstance(found, Session):
-        raise TypeError(f"it returned {type(found).__name__}, not Session")
-    if model.suffix != ".onnx" or backend.state:
+def _check_names(backend: Backend, session: Session) -> None:
+    """Raise BackendFailure where a session lacks inputs or outputs of its ONNX file, or has others."""
+    if not (model := session.model) or model.suffix != ".onnx" or backend.state:
         return
     from trt_workbench.model.opened import Model
 
     facts = Model.open(model).facts
     for what in ("inputs", "outputs"):
-        own, known = ({one.name for one in getattr(of, what)} for of in (found, facts))
+        own, known = ({one.name for one in getattr(of, what)} for of in (session, facts))
         if own != known:
             raise BackendFailure(
                 f"Backend {backend.name} loaded {what} {sorted(own)}, but the model has {sorted(known)}: {model}"
@@ -268,8 +268,7 @@ def _check_outputs(session: Session, found: Mapping[str, Any], *_: Any) -> None:
 # What a backend of another package returns.
 _PROTOCOL: Protocol = {
     "availability": Availability,
-    "load": Session,
-    "_load": _check_session,
+    **dict.fromkeys(("load", "_load"), Session),
     **dict.fromkeys(("run", "_infer", "run_images"), _check_outputs),
 }
 
