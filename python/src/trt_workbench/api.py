@@ -64,12 +64,16 @@ def load(model: str | Path, **given: Any) -> LoadedModel:
         ComponentMissing: the backend cannot serve here; the message names the command that fixes it.
         DeviceFailure: the device failed while loading the model.
     """
-    from trt_workbench.console.common import say
     from trt_workbench.vision.loaded import LoadedModel
 
     with as_keywords(PredictSettings):
         file = with_embedded({"model": checked(Path, model, "model")})["model"]
-        return LoadedModel(file, settings(PredictSettings, given, WITHOUT), say)
+        # what prints imports the command line, and few models have something to say
+        return LoadedModel(
+            file,
+            settings(PredictSettings, given, WITHOUT),
+            lambda text: import_module("trt_workbench.console.common").say(text),
+        )
 
 
 described(load, PredictSettings, WITHOUT)
