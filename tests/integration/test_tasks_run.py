@@ -184,8 +184,10 @@ def test_ctrl_c_ends_the_set_up_too(repository):
     venv = repository / "tmp" / "venvs" / "gpu"
     shutil.rmtree(venv, ignore_errors=True)
     venv.with_name("gpu.log").unlink(missing_ok=True)
-    with start(repository, "-e", "gpu", "on-gpu") as process:
+    card = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "12.0"}
+    with start(repository, "-e", "gpu", "on-gpu", **card) as process:
         while not venv.with_name("gpu.log").exists():
+            assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate()
