@@ -1,5 +1,6 @@
 """A function of the user's as a score: what it is called with, and what it may do wrong."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -172,12 +173,18 @@ def test_a_package_may_bring_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert extension_packages()["depths"] == "1.0"
 
 
+@functools.lru_cache
+def decorated(_: Any, target: Any) -> Any:
+    return target
+
+
 def test_what_a_score_is_called() -> None:
     for text in ("top2", "a.b:c d", ":f"):
         with refused(UsageProblem):
             score_named("--score", text)
     assert score_named("--score", "package.module:function") == "package.module:function"
     assert score_named("score", test_what_a_score_is_called) == f"{__file__}:test_what_a_score_is_called"
+    assert score_named("score", decorated) == f"{__file__}:decorated"
     with refused(UsageProblem):
         own_score("top1", "lower")
 
@@ -189,7 +196,8 @@ def test_a_function_that_another_process_cannot_load_is_refused() -> None:
     def inner(_: Any, target: Any) -> Any:
         return target
 
-    for given in (made["mine"], inner, lambda _, target: target):
+    halved = functools.update_wrapper(functools.partial(decorated, target=0.5), decorated)
+    for given in (made["mine"], inner, lambda _, target: target, halved):
         with pytest.raises(UsageProblem, match="has to be a `def` at the top of a file"):
             score_named("score", given)
     with refused(UsageProblem):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,13 +42,18 @@ def score_named(option: str, given: Any) -> str:
     Raises:
         UsageProblem: there is no such score, or another process could not load the function.
     """
-    if code := getattr(given := inspect.unwrap(given), "__code__", None):
-        if not (given.__qualname__.isidentifier() and Path(code.co_filename).is_file()):
+    if code := getattr(plain := inspect.unwrap(given), "__code__", None):
+        # under its name a file has the function with its decorators; what else wraps one would be lost
+        if not (
+            given in (plain, getattr(sys.modules.get(plain.__module__), plain.__qualname__, None))
+            and plain.__qualname__.isidentifier()
+            and Path(code.co_filename).is_file()
+        ):
             raise UsageProblem(
                 f"{option}: another process loads the function, so it has to be a `def` at the top of a file; "
-                f"{given.__qualname__} in {code.co_filename} is not."
+                f"{plain.__qualname__} in {code.co_filename} is not."
             )
-        given = f"{code.co_filename}:{given.__name__}"
+        given = f"{code.co_filename}:{plain.__name__}"
     place, _, function = str(given).rpartition(":")
     if given in BUILT_IN or (place and function.isidentifier()):
         return str(given)
