@@ -178,7 +178,8 @@ def test_what_is_no_limit_and_no_published_score_is_refused(words: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    "given", [{"max_latency_ms": -1.0}, {"max_memory_mib": float("nan")}, {"max_loss": float("nan")}]
+    "given",
+    [{"max_latency_ms": -1.0}, {"max_memory_mib": float("nan")}, {"max_loss": float("nan")}, {"max_memory_mib": -1.0}],
 )
 def test_the_library_refuses_the_same(given: dict[str, float]) -> None:
     with pytest.raises(UsageProblem) as caught:

@@ -164,8 +164,8 @@ def subject_of(
         ComponentMissing: an embedded model is missing.
     """
     own_score(settings.score, settings.better, settings.max_loss)
-    for name, value in {"max_loss": settings.max_loss, **settings.limits}.items():
-        if not 0 <= value < math.inf:
+    for name in ("max_loss", "max_latency_ms", "max_memory_mib"):
+        if not 0 <= (value := getattr(settings, name) or 0) < math.inf:
             raise UsageProblem(f"{name} is a finite number from 0 on, not {value}.")
     subject = _subject(path or embedded_model(), settings, calibration, note)
     published = subject.task.published
