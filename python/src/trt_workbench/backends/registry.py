@@ -255,7 +255,7 @@ def _check_names(backend: Backend, session: Session) -> None:
             )
 
 
-def _check_outputs(session: Session, found: Mapping[str, Any], *_: Any) -> None:
+def _check_outputs(session: Session, found: Mapping[str, Any]) -> None:
     """Raise ValueError where an array is missing or, unless `verify` judges that itself, not what its spec says."""
     names = {spec.name for spec in session.outputs}
     if names != found.keys():

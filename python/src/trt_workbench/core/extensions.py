@@ -55,7 +55,7 @@ class Guard:
                 if not isinstance(found, expected):
                     raise TypeError(f"it returned {type(found).__name__}, not {expected.__name__}")
             elif expected:
-                expected(getattr(function, "__self__", None), found, *args)
+                expected(getattr(function, "__self__", None), found)
             return self.guarded(found) if place in _PARTS else found
         except self.passed:
             raise
