@@ -241,7 +241,7 @@ def remove_unused(model: onnx.ModelProto) -> list[str]:
             break
         changed += [f"{node.op_type} {node.name}" for node in gone]
         remove_nodes(graph, gone)
-    unread = [tensor.name for tensor in graph.initializer if not counts[tensor.name]]
+    unread = dict.fromkeys(tensor.name for tensor in graph.initializer if not counts[tensor.name])
     for values in (graph.initializer, graph.input):  # older exporters name initialisers among the inputs, too
         for value in [one for one in values if one.name in unread]:
             values.remove(value)
