@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -24,7 +23,7 @@ Corners = tuple[float, float, float, float]
 _MOST: Final = 2**24
 
 
-class VisionTask(abc.ABC):
+class VisionTask:
     """What models of one kind find. Without state.
 
     Attributes:
@@ -63,7 +62,6 @@ class VisionTask(abc.ABC):
         """All figures by their names in metrics.json, with what each one means."""
         return {f"{one.prefix}{name}": text for one in self.measures for name, text in one.figures.items()}
 
-    @abc.abstractmethod
     def truth(
         self, rows: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int | None, int | None]]
     ) -> Restored | None:
@@ -77,7 +75,6 @@ class VisionTask(abc.ABC):
             ValueError: an annotation lacks it or has it in another form; the text says which one.
         """
 
-    @abc.abstractmethod
     def found(self, rows: Sequence[Mapping[str, Any]]) -> Restored | None:
         """Return what rows of predictions.json add to boxes. Raises UsageProblem where they were changed."""
 
@@ -89,14 +86,14 @@ class VisionTask(abc.ABC):
         """
         return []
 
-    def require_sizes(self, truth: GroundTruth, sizes: Mapping[int, tuple[int, int]]) -> None:  # noqa: B027 - of few
+    def require_sizes(self, truth: GroundTruth, sizes: Mapping[int, tuple[int, int]]) -> None:
         """Check annotations against the decoded images, height and width by id.
 
         Raises:
             UsageProblem: what is annotated cannot be compared with what is found on them.
         """
 
-    def append(self, folder: Path, image: str, rows: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 - most write none
+    def append(self, folder: Path, image: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append what `predict` found on an image to files of the task's own format.
 
         Args:
@@ -120,7 +117,7 @@ class VisionTask(abc.ABC):
         """Return the box at which the label of a detection is drawn, the `place`-th of its image."""
         return box
 
-    def paint(  # noqa: B027 - most have nothing to draw
+    def paint(
         self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]
     ) -> None:
         """Draw what an annotation or a detection holds in addition to its box into a BGR picture.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.measure import BOXES
@@ -17,9 +16,3 @@ class Boxes(VisionTask):
     name: ClassVar[TaskName] = "boxes"
     words: ClassVar[str] = "detection"
     measures: ClassVar[tuple[Measure, ...]] = (BOXES,)
-
-    def truth(self, rows: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int | None, int | None]]) -> None:
-        """Return nothing: boxes are read of every annotation."""
-
-    def found(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Return nothing."""

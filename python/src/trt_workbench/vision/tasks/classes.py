@@ -141,12 +141,6 @@ class ImageClasses(VisionTask):
     measures: ClassVar[tuple[Measure, ...]] = (TOP_CLASSES,)
     framed: ClassVar[bool] = False
 
-    def truth(self, rows: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int | None, int | None]]) -> None:
-        """Return nothing: the category is all there is."""
-
-    def found(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Return nothing."""
-
     def verdict(self, record: ImageRecord) -> str:
         """Say whether the best class of an image is right."""
         return "right" if record["true_positives"] else "wrong"
