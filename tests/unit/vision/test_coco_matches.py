@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
 from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.vision import accumulate
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.matches import CocoMatches
@@ -56,3 +57,21 @@ def test_a_resample_is_the_data_set_with_its_images_repeated(seed: int) -> None:
         table = DetectionTable(dt_ids, found.category_ids[dt], found.boxes[dt], found.scores[dt])
         figures = score_detections(expanded, CATEGORIES, table).figures
         assert all(same(value, resampled.figures[name][row]) for name, value in figures.items())
+
+
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 2**32 - 1), at_once=st.integers(1, 300), together=st.integers(1, 60), rows=st.integers(1, 40)
+)
+def test_how_much_is_accumulated_at_once_changes_nothing(seed: int, at_once: int, together: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = ground_truth(rng, 60, 9)
+    matches = CocoMatches(np.arange(1, 10), truth, CATEGORIES, detections_near(rng, truth, 200, 9))
+    counts = draw_counts(9, seed, 12)
+    whole = matches.figures(counts)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("_AT_ONCE", at_once), ("_TOGETHER", together), ("_ROWS", rows)):
+            patch.setattr(accumulate, name, value)
+        parts = matches.figures(counts)
+    assert all(np.allclose(values, parts.figures[name], 0, 1e-12, True) for name, values in whole.figures.items())
+    assert np.allclose(whole.by_class, parts.by_class, 0, 1e-12, True)

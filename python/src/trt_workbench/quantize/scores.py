@@ -187,7 +187,7 @@ def coco_scores(
     measures, counts = task.measures, draw_counts(len(image_ids), seed)
     where = (image_ids, dataset.truth, dataset.categories, found)
     matches = measures[-1].matches(*where)
-    resampled, main = matches.main(np.concatenate([np.ones_like(counts[:1]), counts])), measures[-1].main[0]
+    resampled, main = matches.figures(np.concatenate([np.ones_like(counts[:1]), counts])), measures[-1].main[0]
     if abs(resampled.figures[main][0] - value) > _APART:
         raise UsageProblem(
             f"predictions.json has {decided_by} {resampled.figures[main][0]:.4f}, metrics.json {value:.4f}; they "

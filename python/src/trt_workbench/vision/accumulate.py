@@ -1,15 +1,19 @@
-"""COCO's figures of resamples of one category, all resamples at once.
+"""COCO's figures of resamples, all resamples of many categories at once.
 
 Precision rises from one detection that finds an object to the next, unless a wrong one is between. So the largest
 precision from a recall on, which COCO's figures are made of, is at the end of such a run, and no other precision is
 worked out: of a good detector's matches few are such ends.
+
+The resamples of a number lie side by side. Curves go on together: a step takes each that has another run to its next
+one, in one operation on all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,142 +24,174 @@ if TYPE_CHECKING:
 RECALLS: Final = np.linspace(0.0, 1.0, 101)
 LIMITS: Final = (1, 10)
 """Detections of an image, of the recalls that follow those of the areas."""
-_AT_ONCE: Final = 500_000  # numbers of an intermediate array
+_AT_ONCE: Final = 2_000_000  # numbers of an intermediate array
+_TOGETHER: Final = 16_000  # detections of categories whose curves go on together
+_ROWS: Final = 4_096  # of draws that are added up at once
+_Places = NDArray[np.intp]
 
 
-class _Plan(NamedTuple):
-    """What all resamples have in common of one area: matches of all thresholds, threshold by threshold.
+class _Sums(NamedTuple):
+    """What is added up of the draws of images, from the beginning of each group to each of its ends.
 
     Attributes:
-        images: int [M], of detections that find an object, best score first.
-        ranks: int [M], their places among the detections of their image.
-        bounds: int [thresholds + 1], where each threshold begins, and the end.
-        until: int [2, runs], how many matches there are up to the end of each run, and at earlier thresholds.
-        first: int [thresholds + 1], the first run of each threshold, and the end.
-        inside: int [D], images of the detections that count alone, up to the last match.
-        below: int [runs], how many of them there are up to the end of each run.
-        moved: int [C], images of detections that count otherwise than alone.
-        sign: int32 [C], how each counts more, or less.
-        before: int [2, runs], how many of them there are up to the end of each run, and at earlier thresholds.
+        order: int [E], the ends as they lie: the first of each group, groups with most ends first; then the second ...
+        widths: how many groups have a first end, a second ...
+        parts: ends, int [N], and the images between the end before and them, int [N, L]; filled up with -1.
     """
 
-    images: NDArray[np.intp]
-    ranks: NDArray[np.intp]
-    bounds: NDArray[np.intp]
-    until: NDArray[np.intp]
-    first: NDArray[np.intp]
-    inside: NDArray[np.intp]
-    below: NDArray[np.intp]
-    moved: NDArray[np.intp]
-    sign: NDArray[np.int32]
-    before: NDArray[np.intp]
+    order: _Places
+    widths: list[int]
+    parts: list[tuple[_Places, _Places]]
 
     @classmethod
-    def of(cls, one: ClassMatches, area: int) -> _Plan:
-        """Return it of a category."""
-        change = one.counted[area].astype(np.int32) - one.inside[area][one.matched]
-        at, order = np.nonzero(one.hits[area])
-        last = np.full(len(change), -1)
-        last[at] = order
-        change[np.arange(len(one.matched)) > last[:, None]] = 0  # behind the last match nothing changes a figure
-        moved_at, moved = np.nonzero(change)
-        places, sign, thresholds = one.matched[order], change[moved_at, moved], np.arange(len(change) + 1)
-        up_to = np.searchsorted(moved_at * len(one.matched) + moved, at * len(one.matched) + order, "right")
-        before = np.stack([up_to, np.searchsorted(moved_at, at)])
-        alone = np.cumsum(one.inside[area])
-        more, less = _from_zero(sign[None])[0][before]
-        # without a wrong one between, the next that counts is the next that finds something
-        steps = np.diff(alone[places] + more - less, append=-1)
-        ends = np.flatnonzero((steps != 1) | (np.diff(at, append=-1) != 0))
-        bounds = np.searchsorted(at, thresholds)
-        end = max(places.tolist(), default=-1) + 1  # what is behind all of them changes nothing
-        return cls(
-            one.images[places],
-            one.ranks[places],
-            bounds,
-            np.stack([ends + 1, bounds[at[ends]]]),
-            np.searchsorted(at[ends], thresholds),
-            one.images[:end][one.inside[area, :end]],
-            alone[places[ends]],
-            one.images[one.matched[moved]],
-            sign,
-            before[:, ends],
-        )
+    def of(cls, keys: _Places, groups: _Places, images: _Places, ends: _Places, of_ends: _Places) -> _Sums:
+        """Return them of images with ascending keys; each counts from the first end of its group that is no less."""
+        many, place = np.bincount(of_ends), np.arange(len(ends)) - np.searchsorted(of_ends, of_ends)
+        order = np.lexsort((of_ends, -many[of_ends], place))
+        where, owners = np.argsort(order), np.searchsorted(ends, keys)
+        used = np.append(of_ends, -1)[owners] == groups  # behind the last end nothing changes a figure
+        owners, images = owners[used], np.append(images[used], -1)
+        lengths = np.bincount(owners, minlength=len(ends))
+        first, parts = np.cumsum(lengths) - lengths, list[tuple[_Places, _Places]]()
+        sizes = np.where(lengths > 0, np.ceil(np.log2(np.maximum(lengths, 1))), -1)
+        for size in range(int(sizes.max(initial=-1)) + 1):
+            mine, within = np.flatnonzero(sizes == size), np.arange(2**size)
+            at = images[np.where(within < lengths[mine, None], first[mine, None] + within, -1)]
+            pieces = range(_ROWS >> size, len(mine), max(1, _ROWS >> size))
+            parts += zip(np.split(where[mine], pieces), np.split(at, pieces), strict=True)
+        return cls(order, np.bincount(place).tolist(), parts)
+
+    def steps(self) -> list[tuple[slice, slice]]:
+        """Return the ends of each step but the first, and those before them in their groups."""
+        begins = np.cumsum([0, *self.widths]).tolist()
+        return [
+            (slice(now, now + width), slice(before, before + width))
+            for before, now, width in zip(begins, begins[1:], self.widths[1:], strict=False)
+        ]
+
+    def of_draws(self, drawn: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the sums, [E, resamples]."""
+        sums = np.zeros((len(self.order), drawn.shape[1]), np.int32)
+        for ends, images in self.parts:
+            sums[ends] = np.take(drawn, images, axis=0).sum(axis=1, dtype=np.int32)
+        for now, before in self.steps():
+            sums[now] += sums[before]
+        return sums
 
 
 def accumulate(
-    one: ClassMatches, counts: NDArray[np.int32], areas: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return AP [resamples, areas, thresholds] of a category, and recall [resamples, areas and limits, thresholds]."""
-    many, thresholds = one.hits.shape[:2]
-    precision = np.full((len(counts), many, thresholds), np.nan)
-    recall = np.full((len(counts), many + len(LIMITS), thresholds), np.nan)
-    for area in (each for each in areas if one.wanted[each].any()):
-        plan = _Plan.of(one, area)
-        objects = np.take(counts, one.objects[one.wanted[area]], axis=1).sum(axis=1)
-        present = np.where(objects > 0, objects, np.nan)[:, None]
-        numbers, which = np.unique(objects, return_inverse=True)  # there are few different ones
-        reached = np.concatenate([_reached(number) for number in numbers.tolist()])
-        begins = (np.cumsum(numbers + 1) - numbers - 1)[which][:, None]
-        step = max(1, _AT_ONCE // max(1, len(plan.images), len(plan.inside), len(plan.moved)))
-        for start in range(0, len(counts), step):
-            part = slice(start, start + step)
-            known, right = _average_precision(plan, counts[part], reached, begins[part])
-            precision[part, area] = np.where(objects[part, None] > 0, known, np.nan)
-            recall[part, area] = right / present[part]
-            for place, limit in enumerate(LIMITS if area == 0 else ()):
-                first = np.flatnonzero(plan.ranks < limit)
-                own = _from_zero(np.take(counts[part], plan.images[first], axis=1))
-                sums = np.take(own, np.searchsorted(first, plan.bounds), axis=1)
-                recall[part, many + place] = np.diff(sums, axis=1) / present[part]
-    return precision, recall
+    classes: Sequence[ClassMatches], counts: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp], NDArray[np.float64]]:
+    """Return the sums over categories of figures of resamples; 0 of one without anything to find.
+
+    Args:
+        classes: matches of each, at least one.
+        counts: int32 [resamples, images], how often each image was drawn.
+
+    Returns:
+        AP and recall, float64 [areas and limits, thresholds, resamples], AP without limits; how many categories have
+        something to find, int [areas and limits, resamples]; AP in the first area of each category, float64
+        [categories, resamples], NaN where it has nothing to find.
+    """
+    resamples = len(counts)
+    areas, thresholds, _ = classes[0].hits.shape
+    precision, recall = np.zeros((2, areas + len(LIMITS), thresholds, resamples))
+    present, by_class = np.zeros((areas + len(LIMITS), resamples), np.intp), np.full((len(classes), resamples), np.nan)
+    drawn = np.vstack([counts.T, -counts.T, np.zeros((1, resamples), np.int32)])
+    sizes = np.cumsum([len(one.images) + 1 for one in classes]) // _TOGETHER
+    for begin, end in itertools.pairwise([*np.flatnonzero(np.diff(sizes, prepend=-1)).tolist(), len(classes)]):
+        for part, objects, known, recalls in _together(classes[begin:end], drawn):
+            precision[:, :, part] += known.sum(axis=2)
+            recall[:, :, part] += recalls.sum(axis=2)
+            present[:, part] += np.count_nonzero(objects, axis=1)
+            by_class[begin:end, part] = np.where(objects[0] > 0, known[0].mean(axis=0), np.nan)
+    return precision, recall, present, by_class
 
 
-def _from_zero(values: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the sums of the first none, one, two ... numbers of each row."""
-    sums = np.zeros((len(values), values.shape[1] + 1), np.int32)
-    np.cumsum(values, axis=1, out=sums[:, 1:])
-    return sums
+def _together(
+    classes: Sequence[ClassMatches], drawn: NDArray[np.int32]
+) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield figures of some resamples after others: how many objects there are, and AP and recall of each threshold.
+
+    Args:
+        classes: matches of categories whose curves go on together. A curve is of an area, a threshold and a category.
+        drawn: int32 [2 images + 1, resamples], how often each image was drawn, less each of these, and 0.
+
+    Yields:
+        Which resamples, int [areas and limits, categories, resamples], and as `accumulate`, for each category.
+    """
+    owners, of_objects = (
+        np.repeat(np.arange(len(classes)), [len(getattr(one, name)) for one in classes])
+        for name in ("images", "objects")
+    )
+    begins = np.searchsorted(owners, np.arange(len(classes)))
+    matched = np.concatenate([one.matched + begin for one, begin in zip(classes, begins, strict=True)])
+    at, ranks, at_objects = (
+        np.concatenate([getattr(one, name) for one in classes]) for name in ("images", "ranks", "objects")
+    )
+    inside, hits, counted, wanted = (
+        np.concatenate([getattr(one, name) for one in classes], axis=-1)
+        for name in ("inside", "hits", "counted", "wanted")
+    )
+    (areas, thresholds, _), many, of_matched = hits.shape, len(classes), owners[matched]
+    change = counted.astype(np.int8) - inside[:, None, matched]
+    seen = np.cumsum(inside, axis=1)[:, None, matched] + np.cumsum(change, axis=2)
+    keys, curves, found = _listed(hits, of_matched, many)
+    # without a wrong one between, the next that counts is the next that finds something
+    last = np.flatnonzero((np.diff(seen[hits], append=-1) != 1) | (np.diff(curves, append=-1) != 0))
+    ends, owned = keys[last], curves[last]
+    right = _Sums.of(keys, curves, at[matched[found]], ends, owned)
+    others, of_others, which = _listed(change, of_matched, many)
+    moved = _Sums.of(
+        others, of_others, at[matched[which]] + len(drawn) // 2 * (change.ravel()[others] < 0), ends, owned
+    )
+    single, of_single, detections = _listed(inside, owners, many)
+    places, which = np.unique(ends // (thresholds * len(matched)) * len(at) + matched[found[last]], return_inverse=True)
+    of_places = places // len(at) * many + owners[places % len(at)]
+    alone = _Sums.of(single, of_single, at[detections], places, of_places)
+    which = np.argsort(alone.order)[which[right.order]]
+    _, of_wanted, each = _listed(wanted, of_objects, many)
+    objects = _Sums.of(of_wanted, of_wanted, at_objects[each], *[np.arange(areas * many)] * 2)
+    first = hits[0] & (ranks[matched] < np.array(LIMITS)[:, None, None])
+    _, of_first, each = _listed(first, of_matched, many)
+    few = _Sums.of(of_first, of_first, at[matched[each]], *[np.arange(len(LIMITS) * thresholds * many)] * 2)
+    of_runs, known = (owned // (thresholds * many) * many + owned % many)[right.order], np.unique(owned)
+    firsts, lasts = (
+        np.argsort(right.order)[np.searchsorted(owned, known, side) - (side == "right")] for side in ("left", "right")
+    )
+    step = _AT_ONCE // max(1, len(last)) + 1
+    for start in range(0, drawn.shape[1], step):
+        part = slice(start, start + step)
+        counts = np.ascontiguousarray(drawn[:, part])
+        present = objects.of_draws(counts)
+        numbers, number = np.unique(present, return_inverse=True)  # there are few different ones
+        reached = np.concatenate([_reached(one) for one in numbers.tolist()])
+        begins = (np.cumsum(numbers + 1) - numbers - 1)[number]
+        finds = right.of_draws(counts)
+        curve = finds / np.maximum(np.take(alone.of_draws(counts), which, axis=0) + moved.of_draws(counts), 1)
+        got = np.take(reached, begins[of_runs] + finds)
+        for now, before in reversed(right.steps()):
+            np.maximum(curve[before], curve[now], out=curve[before])
+            got[now] -= got[before]
+        curve *= got
+        for now, before in reversed(right.steps()):
+            curve[before] += curve[now]
+        precision, recall = np.zeros((2, areas + len(LIMITS), thresholds, many, counts.shape[1]))
+        precision.reshape(-1, counts.shape[1])[known] = curve[firsts] / len(RECALLS)
+        recall.reshape(-1, counts.shape[1])[known] = finds[lasts]
+        recall[areas:] = few.of_draws(counts).reshape(recall[areas:].shape)
+        present = present.reshape(areas, many, -1)[[*range(areas), *(0 for _ in LIMITS)]]
+        yield part, present, precision, recall / np.maximum(present, 1)[:, None]
+
+
+def _listed(wanted: NDArray[Any], owners: _Places, many: int) -> tuple[_Places, _Places, _Places]:
+    """Return what is not 0: its places in the array, those with the owner, of so many, of its column, its column."""
+    keys = np.flatnonzero(wanted)
+    columns = keys % wanted.shape[-1]
+    return keys, keys // wanted.shape[-1] * many + owners[columns], columns
 
 
 @lru_cache(maxsize=1024)
 def _reached(objects: int) -> NDArray[np.int8]:
     """Return how many recalls are reached with none, one, two ... of so many objects."""
     return np.searchsorted(RECALLS, np.arange(objects + 1) / max(objects, 1), side="right").astype(np.int8)
-
-
-def _average_precision(
-    plan: _Plan, counts: NDArray[np.int32], reached: NDArray[np.int8], begins: NDArray[np.intp]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean of the precision at 101 recalls, and how many objects are found, each [resamples, thresholds].
-
-    Args:
-        plan: of the area.
-        counts: int32 [resamples, images], how often each was drawn.
-        reached: how many recalls are reached with so many objects, by the number of objects that there are to find.
-        begins: int [resamples, 1], where those of each resample begin.
-    """
-    found, moved, inside = (np.take(counts, one, axis=1) for one in (plan.images, plan.moved, plan.inside))
-    right = _between(_from_zero(found), plan.until)
-    seen = np.take(_from_zero(inside), plan.below, axis=1) + _between(_from_zero(moved * plan.sign), plan.before)
-    curve = right / (seen + np.spacing(1))
-    known = np.flatnonzero(np.diff(plan.first))
-    firsts, lasts = plan.first[known], plan.first[known + 1] - 1
-    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        backwards = curve[:, first : last + 1][:, ::-1]
-        np.maximum.accumulate(backwards, axis=1, out=backwards)
-    got = np.take(reached, begins + right)
-    fresh = got.copy()
-    fresh[:, 1:] -= got[:, :-1]
-    fresh[:, firsts] = got[:, firsts]
-    mean, objects = np.zeros((2, len(counts), len(plan.first) - 1))
-    if len(known):
-        mean[:, known] = np.add.reduceat(fresh * curve, firsts, axis=1) / len(RECALLS)
-        objects[:, known] = right[:, lasts]
-    return mean, objects
-
-
-def _between(sums: NDArray[np.int32], bounds: NDArray[np.intp]) -> NDArray[np.int32]:
-    """Return what is added from the second of `bounds` up to the first."""
-    found: NDArray[np.int32] = np.take(sums, bounds[0], axis=1) - np.take(sums, bounds[1], axis=1)
-    return found

@@ -42,9 +42,6 @@ class Matches(Protocol):
     def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return the figures of resamples; `counts` is int32 [resamples, images], how often each was drawn."""
 
-    def main(self, counts: NDArray[np.int32]) -> ResampledFigures:
-        """Return only the main figure of resamples."""
-
     def require_agreement(self, figures: Mapping[str, float | None]) -> None:
         """Raise RuntimeError, a defect, unless `figures` are those of every image once, which intervals are of."""
 
@@ -124,7 +121,7 @@ class ImageMatches:
 
     def __init__(self, scores: ImageScores) -> None:
         """Take the images as they are."""
-        self.figures = self.main = scores.of_resamples
+        self.figures = scores.of_resamples
 
     def require_agreement(self, figures: Mapping[str, float | None]) -> None:
         """Nothing to compare: both come from the same images."""

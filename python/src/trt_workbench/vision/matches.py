@@ -169,15 +169,16 @@ class CocoMatches:
         Args:
             counts: int32 [resamples, images], how often each image was drawn, in the order of the images.
         """
-        known = self._accumulated(counts, range(len(_AREAS)))
-        precision = np.stack([one[0] for one in known], axis=-1)  # [resamples, areas, thresholds, categories]
-        recall = np.stack([one[1] for one in known], axis=-1)  # [resamples, limits, thresholds, categories]
+        precision, recall, present, by_class = accumulate([self._classes[place] for place in self._present], counts)
         figures = {}
         for name in self._figures:
             kind, at, part = _NAME.fullmatch(name).groups()  # type: ignore[union-attr]
-            values = (precision if kind == "AP" else recall)[:, _PARTS.get(part, 0)]
-            figures[name] = _mean(values[:, _AT[at]])
-        return ResampledFigures(figures, self._by_class(precision[:, 0]))
+            values = (precision if kind == "AP" else recall)[_PARTS.get(part, 0), _AT[at]].mean(axis=0)
+            number = present[_PARTS.get(part, 0)]
+            figures[name] = np.where(number > 0, values / np.maximum(number, 1), np.nan)
+        found = np.full((len(counts), len(self._classes)), np.nan)
+        found[:, self._present] = by_class.T
+        return ResampledFigures(figures, found)
 
     def require_agreement(self, figures: Mapping[str, float | None]) -> None:
         """Raise RuntimeError, a defect, unless `figures` are those of every image once, which intervals are of."""
@@ -191,26 +192,6 @@ class CocoMatches:
     def verdicts(self) -> list[Verdicts]:
         """Return what was found of each category at IoU 0.5."""
         return [one.verdicts() for one in self._classes]
-
-    def main(self, counts: NDArray[np.int32]) -> ResampledFigures:
-        """Return only AP of resamples, in half the time of all figures."""
-        precision = np.stack([one[0][:, 0] for one in self._accumulated(counts, (0,))], axis=-1)
-        return ResampledFigures({"AP": _mean(precision)}, self._by_class(precision))
-
-    def _accumulated(
-        self, counts: NDArray[np.int32], areas: Sequence[int]
-    ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Return what `accumulate` does of the categories with something to find.
-
-        Of 20,000 categories, the arrays of all would not fit into memory. Threads take turns: the arrays are small.
-        """
-        return [accumulate(self._classes[place], counts, areas) for place in self._present]
-
-    def _by_class(self, precision: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return AP by resample and category of [resamples, thresholds, categories with something to find]."""
-        found = np.full((len(precision), len(self._classes)), np.nan)
-        found[:, self._present] = precision.mean(axis=1)
-        return found
 
 
 def _match(
@@ -258,11 +239,3 @@ def _match(
         objects,
         wanted,
     )
-
-
-def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean over the last two axes, thresholds and the categories that have something to find."""
-    known = ~np.isnan(values)
-    number = known.sum(axis=(1, 2))
-    total = np.where(known, values, 0.0).sum(axis=(1, 2))
-    return np.where(number > 0, total / np.maximum(number, 1), np.nan)

@@ -133,7 +133,7 @@ def probe(
             failed.append({**way.tried, name: None, "behind_ci95": None, "reason": str(problem)})
         else:
             matches = measure.matches(ids, dataset.truth, dataset.categories, found)
-            scored.append((matches.main(counts).figures[name], way))
+            scored.append((matches.figures(counts).figures[name], way))
     scored.sort(key=lambda pair: -pair[0][0])
     rows = list[dict[str, Any]]()
     for score, way in scored:
