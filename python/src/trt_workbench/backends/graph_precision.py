@@ -12,13 +12,11 @@ from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.kept import seal, sealed
-from trt_workbench.core.precision import names
+from trt_workbench.core.precision import GRAPH_PRECISIONS
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
 
-PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
-"""Available precisions of a file, the finest first."""
 # Bump to invalidate cached conversions.
 _RECIPE = 4
 # ONNX allows them in fp16, and providers of ONNX Runtime lack kernels: its own converter leaves them in fp32, too.
@@ -62,7 +60,7 @@ def model_in_precision(
             raise UsageProblem(f"The model {held}, so {backend} cannot run it in int8; quantize it: {model.path}")
         return model, {"precision": "as exported", "quantized": True}
     if precision != "fp16":
-        *others, last = PRECISIONS
+        *others, last = GRAPH_PRECISIONS
         raise UsageProblem(f"Backend {backend} can run a model in {', '.join(others)} or {last}, not {precision!r}.")
     if "fp16" in read_precision(model).shares:
         return model, {"precision": "as exported", "exported_in": "fp16"}

@@ -276,6 +276,10 @@ def names(wanted: Callable[[Format], object] = lambda _: True) -> tuple[str, ...
     return tuple(one.name for one in FORMATS if wanted(one))
 
 
+GRAPH_PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
+"""Those that a file can be made in, the finest first."""
+
+
 def precisions(modes: Callable[[Format], Iterable[str]] = lambda one: one.modes) -> tuple[str, ...]:
     """Return what a model can be run in, from the finest to the coarsest: formats, each with its modes."""
     return tuple(one.made(mode) for one in reversed(FORMATS) for mode in modes(one))

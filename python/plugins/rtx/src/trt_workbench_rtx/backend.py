@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import INT32, SIZE, Option, checked_extra
-from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
+from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -21,6 +21,7 @@ from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import UsageProblem, reason_of
 from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.launcher import package
+from trt_workbench.core.precision import GRAPH_PRECISIONS
 from trt_workbench.core.settings import parts
 
 RTX_PROVIDER = "NvTensorRTRTXExecutionProvider"
@@ -75,7 +76,7 @@ class OrtRtxBackend(Backend):
 
     name: ClassVar[str] = "ort-rtx"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
-    precisions: ClassVar[tuple[str, ...]] = PRECISIONS
+    precisions: ClassVar[tuple[str, ...]] = GRAPH_PRECISIONS
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     gpu_option: ClassVar[str | None] = "device_id={}"
 

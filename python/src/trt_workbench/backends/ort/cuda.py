@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from trt_workbench.backends.base import Availability, Session, SessionOptions
 from trt_workbench.backends.extra_options import INT16, INT32, SIZE, Option
-from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER
 from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_options
 from trt_workbench.backends.ort.libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
+from trt_workbench.core.precision import GRAPH_PRECISIONS
 from trt_workbench.core.settings import parts
 
 # The names are ONNX Runtime's; None means its own default. `use_tf32` and `enable_cuda_graph` follow from
@@ -48,7 +48,7 @@ class OrtCudaBackend(OrtBackend):
     """
 
     name: ClassVar[str] = "ort-cuda"
-    precisions: ClassVar[tuple[str, ...]] = PRECISIONS
+    precisions: ClassVar[tuple[str, ...]] = GRAPH_PRECISIONS
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     gpu_option: ClassVar[str | None] = "device_id={}"
     state: ClassVar[bool] = True
@@ -65,6 +65,7 @@ class OrtCudaBackend(OrtBackend):
 
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
+        from trt_workbench.backends.graph_precision import model_in_precision
         from trt_workbench.backends.simulation import refuse_formats
         from trt_workbench.model.opened import Model
 

@@ -14,7 +14,6 @@ from typing import Any
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, cuda_major, installed
 from trt_workbench.core.cuda_libraries import cuda_package, file_in_package
-from trt_workbench.core.environment import installed_packages
 from trt_workbench.core.gpu import driver_report, why_no_gpu
 from trt_workbench.core.launcher import launcher, package, task
 from trt_workbench.core.workers import WorkerFailure, ask_python
@@ -113,12 +112,14 @@ def _examine(provider: str) -> Availability:
     found = installed("onnxruntime-gpu")
     if not found.ok:
         return found
+    from importlib.metadata import distributions
+
     import onnxruntime as ort
 
     versions = dict(found.versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / FILES[provider]).is_file():
-        wheel = "onnxruntime-gpu" if "onnxruntime-gpu" in installed_packages() else "onnxruntime"
+        wheel = "onnxruntime-gpu" if any(distributions(name="onnxruntime-gpu")) else "onnxruntime"
         reason = f"the installed {wheel} {ort.__version__} has no {provider}: it lacks {FILES[provider]}."
         return Availability(ok=False, reason=reason, fix=package("onnxruntime-gpu"), versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
