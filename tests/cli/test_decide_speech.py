@@ -55,6 +55,8 @@ def test_precisions_of_the_embedded_encoder_are_compared_by_their_words(tmp_path
         "fp32,fp16,int8",
         "--limit",
         6,
+        "--samples",
+        16,
         "--repetitions",
         0,
         "--max-loss",

@@ -18,8 +18,8 @@ from trt_workbench.vision.scenes import dataset as embedded
 WRONG = "WRONG"
 # Words of a command line, and what is typed wrong in them.
 CALLS = [
-    ("infer-engine shapes-classifier --backend WRONG", "nope"),
-    ("infer-engine shapes-classifier --backend WRONG", "ort-cup"),
+    ("infer-engine shapes-classifier --no-bench --backend WRONG", "nope"),
+    ("infer-engine shapes-classifier --no-bench --backend WRONG", "ort-cup"),
     ("verify shapes-classifier --backend ort-cpu --quick --dim WRONG=2", "bach"),
     ("eval-coco --limit 1 --backend WRONG", "ortcpu"),
     ("eval-coco --limit 1 --family WRONG", "yolo10"),
@@ -30,13 +30,13 @@ CALLS = [
     ("sanitize-onnx planted.onnx -o made.onnx --skip WRONG", "name-node"),
     ("sanitize-onnx planted.onnx -o made.onnx --size WRONG=2", "nn"),
     ("sanitize-onnx planted.onnx -o made.onnx --shape WRONG:1x4x6x6", "xx"),
-    ("infer-engine shapes-classifier --backend ort-cpu --option WRONG=true", "allow_spinnig"),
+    ("infer-engine shapes-classifier --no-bench --backend ort-cpu --option WRONG=true", "allow_spinnig"),
     ("eval-stream --chunks 4 --mode WRONG --backend ort-cpu", "functionl"),
     ("make-contract state.onnx -o c.json --signal WRONG", "xx"),
     ("make-contract state.onnx -o c.json --signal x --state h=WRONG", "h_nxt"),
     ("WRONG planted.onnx -o made.onnx --calibration random --to int8", "quantise"),
     ("decide shapes-classifier --precisions WRONG --backends ort-cpu --limit 2 --repetitions 0", "fp33"),
-    ("bench shapes-classifier --backends WRONG --batch 1", "ort-cpux"),
+    ("bench shapes-classifier --backends WRONG --batch 1 --dry-run", "ort-cpux"),
 ]
 
 
