@@ -37,10 +37,12 @@ def moved(rng: np.random.Generator, lose: float, gain: float, units: int) -> Mov
     return rng.choice(np.array([1, -1, 0]), units, p=(lose, gain, 1 - lose - gain))
 
 
-def of_means(before: Values, after: Values) -> Trial:
+def of_means(before: Values, after: Values, step: float = 0.0) -> Trial:
     """Return the scores of models of which every sample has a figure, the mean of which is the score."""
     counts = draw_counts(len(before), 0) / len(before)
-    first, second = (ResampledScore(float(one.mean()), counts @ one, "", len(one)) for one in (before, after))
+    first, second = (
+        ResampledScore(float(one.mean()), counts @ one, "", len(one), step=step, each=one) for one in (before, after)
+    )
     return first, second
 
 
@@ -49,9 +51,21 @@ def top1(rng: np.random.Generator, lose: float, gain: float) -> Kind:
 
     def trial(side: Moved) -> Trial:
         other = (rng.random(len(side)) < 0.8).astype(float)
-        return of_means(np.where(side, side > 0, other), np.where(side, side < 0, other))
+        return of_means(np.where(side, side > 0, other), np.where(side, side < 0, other), 1.0)
 
     return lose - gain, trial
+
+
+def texts(rng: np.random.Generator, lose: float, gain: float) -> Kind:
+    """Texts of 10 to 59 characters, of which half have errors; those that lose or gain do so by two errors or so."""
+    lengths = np.arange(10, 60)
+
+    def trial(side: Moved) -> Trial:
+        own, more, length = rng.poisson(0.7, len(side)), 1 + rng.poisson(1, len(side)), rng.choice(lengths, len(side))
+        before, after = (-(own + more * (side == one)) / length for one in (-1, 1))
+        return of_means(before, after, bootstrap.step_of(before))
+
+    return 2 * float((1 / lengths).mean()) * (lose - gain), trial
 
 
 def moving_array(rng: np.random.Generator, lose: float, gain: float) -> Kind:
@@ -84,7 +98,10 @@ def perplexity(rng: np.random.Generator, lose: float, gain: float) -> Kind:
         own = rng.normal(3, 0.4, len(side))
         both = own, own + rng.normal(0, 0.01, len(side)) + 0.03 * side
         first, second = (
-            ResampledScore(float(np.exp(one.mean())), np.exp(counts @ one), "", len(one), worse="grows") for one in both
+            ResampledScore(
+                float(np.exp(one.mean())), np.exp(counts @ one), "", len(one), worse="grows", each=np.exp(one)
+            )
+            for one in both
         )
         return first, second
 
@@ -102,7 +119,10 @@ def mean_iou(rng: np.random.Generator, lose: float, gain: float) -> Kind:
         after = np.select([side[:, None] > 0, side[:, None] < 0], [own // 2, all_], own)
         return [PixelScores(CLASSES, one, all_, seen + one - own) for one in (own, after)]
 
-    return of_images(rng, lose, gain, lambda chosen, side: [one.of_resamples for one in scores(chosen, side)], "mIoU")
+    def made(chosen: Moved, side: Moved) -> list[Callable]:
+        return [one.of_resamples for one in scores(chosen, side)]
+
+    return of_images(rng, lose, gain, made, "mIoU", int(np.count_nonzero(annotated)))
 
 
 def average_precision(rng: np.random.Generator, lose: float, gain: float) -> Kind:
@@ -134,13 +154,19 @@ def average_precision(rng: np.random.Generator, lose: float, gain: float) -> Kin
         truth = GroundTruth(ids, kinds, places, places[:, 2] * places[:, 3], np.zeros(len(ids), np.bool_))
         return CocoMatches(np.arange(1, len(chosen) + 1), truth, CLASSES, table)
 
-    return of_images(
-        rng, lose, gain, lambda chosen, side: [found(chosen, one).main for one in (np.zeros_like(side), side)], "AP"
-    )
+    def made(chosen: Moved, side: Moved) -> list[Callable]:
+        return [found(chosen, one).main for one in (np.zeros_like(side), side)]
+
+    return of_images(rng, lose, gain, made, "AP", sum(map(len, objects)))
 
 
 def of_images(
-    rng: np.random.Generator, lose: float, gain: float, made: Callable[[Moved, Moved], list[Callable]], name: str
+    rng: np.random.Generator,
+    lose: float,
+    gain: float,
+    made: Callable[[Moved, Moved], list[Callable]],
+    name: str,
+    annotations: int,
 ) -> Kind:
     """Return trials of images that are drawn from all; the true loss is that of all, each in every state."""
     every = np.tile(np.arange(OF_ALL), 3)
@@ -152,7 +178,8 @@ def of_images(
     def trial(side: Moved) -> Trial:
         counts = np.concatenate([np.ones((1, len(side)), np.int32), draw_counts(len(side), 0)])
         drawn = [one(counts).figures[name] for one in made(rng.integers(0, OF_ALL, len(side)), side)]
-        first, second = (ResampledScore(float(one[0]), one[1:], "", len(side)) for one in drawn)
+        step = OF_ALL / annotations  # as `coco_scores` finds it
+        first, second = (ResampledScore(float(one[0]), one[1:], "", len(side), step=step) for one in drawn)
         return first, second
 
     return loss, trial
@@ -160,6 +187,7 @@ def of_images(
 
 KINDS = {
     "top1": top1,
+    "texts": texts,
     "array, all move": moving_array,
     "array, few move": few_array,
     "array, few move far": rare_array,

@@ -22,8 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest, spearmanr
 
-from trt_workbench.core.statistics.bootstrap import share_interval
-
 _KEEPS, _COLLAPSES = 0.01, 0.1
 _OWN = ("noise of four samples", "loss on four samples")
 # known of a model before a trial, and no rank of groups or time
@@ -83,8 +81,8 @@ def judged(rows: Sequence[dict[str, Any]], precision: str, keeps: float, collaps
 
 
 def _ends(hits: NDArray[Any]) -> str:
-    low, high = share_interval(float(hits.mean()), len(hits))
-    return f"{low:.0%} to {high:.0%}"
+    ends = binomtest(int(hits.sum()), len(hits)).proportion_ci(method="wilson")
+    return f"{ends.low:.0%} to {ends.high:.0%}"
 
 
 def _said(values: NDArray[Any], actual: NDArray[Any], rest: list[int], at: int) -> int:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tests.records import record
 
-from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.decide.judge import _speeds, judged
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.tried import DraftRow
@@ -75,21 +74,22 @@ def test_a_row_alone_has_a_rank(repetitions: int) -> None:
     assert _speeds([DraftRow("fp32", "trt")], records)["trt-fp32"].rank == 1
 
 
-@pytest.mark.parametrize(("count", "certain"), [(20, False), (768, False), (769, True)])
+@pytest.mark.parametrize(("count", "certain"), [(20, False), (735, False), (736, True)])
 def test_an_interval_without_width_is_as_certain_as_there_are_samples(
     tmp_path: Path, count: int, *, certain: bool
 ) -> None:
-    """769 of 769 that are alike leave 0.5 % that may not be."""
-    resampled = {"fp32": np.full(100, 0.3), "fp16": np.full(100, 0.3), "int8": np.linspace(0.299, 0.301, 100)}
+    """736 of 736 that are right or wrong in the same way leave 0.5 % that may not be."""
+    same = np.full(1000, 0.3)
     tried = [
-        DraftRow(name, "trt", scores=ResampledScore(0.3, values, "a", count)) for name, values in resampled.items()
+        DraftRow(name, "trt", scores=ResampledScore(0.3, values, "a", count, step=1.0))
+        for name, values in {"fp32": same, "fp16": same, "int8": np.linspace(0.299, 0.301, 1000)}.items()
     ]
     found = judged(
         tried, [], model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
         settings=DecideSettings(max_loss=0.005), notes=(), left_out=(), wall_s=1.0, root=tmp_path, command=" ".join,
     )  # fmt: skip
     assert [row.meets for row in found.rows] == [True, True, True]
-    assert [row.certain for row in found.rows] == [True, certain, count >= LEAST_UNITS]
+    assert [row.certain for row in found.rows] == [True, certain, False]  # int8 is no better than fp16
 
 
 @pytest.mark.parametrize(("device", "told"), [("cpu", True), ("cuda:0", False)])

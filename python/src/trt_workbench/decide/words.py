@@ -69,7 +69,7 @@ def _accuracy(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float,
         said += f"; only {row.part} in it" if row.calibrated else "; not calibrated"
     elif keeps == "not shown" and score.loss_ci95:
         spread = (score.loss_ci95, score.loss_sd)
-        needed = units_to_settle(score.loss, *spread, samples, max_loss, counted=score.counted)
+        needed = units_to_settle(score.loss, *spread, samples, max_loss)
         needed = needed and max(_round_up(needed), samples + 1)
         said += f"; {counted(samples, unit.removesuffix('s'))} cannot show it"
         said += f", about {needed:,} would" if needed else ""
@@ -242,10 +242,6 @@ def _names(rows: Iterable[DecisionRow]) -> list[str]:
     return list(dict.fromkeys(row.precision for row in rows))
 
 
-def _are(several: Sequence[str]) -> str:
-    return "are" if len(several) > 1 else "is"
-
-
 def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
     """Return the row to recommend of those that may be; without ranks none can be distinguished."""
     best = min((row.speed.rank for row in usable if row.speed and row.speed.rank is not None), default=None)
@@ -258,13 +254,8 @@ def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
     faster = [row for row in fastest.values() if _beats(row, fastest.get(BASELINE))]
     return min(
         faster or fastest.values(),
-        key=lambda row: (row.precision != BASELINE, not _within(row), row.score.loss if row.score else math.inf),
+        key=lambda row: (row.precision != BASELINE, not row.certain, row.score.loss if row.score else math.inf),
     )
-
-
-def _within(row: DecisionRow) -> bool:
-    """Whether the whole interval of the loss is within the bound; where no sample differs, the loss need be."""
-    return bool(row.certain or (row.meets and row.score and row.score.alike))
 
 
 def _beats(row: DecisionRow, baseline: DecisionRow | None) -> bool:
@@ -358,7 +349,10 @@ def _nothing(lower: Sequence[DecisionRow], task: Task, max_loss: float, samples:
     if unsettled := [one for one in made if one.samples_needed]:
         return " and ".join(one.sentence for one in unsettled[:_MOST])
     if better := [row.label for row in lower if row.verdict == "anomalous"]:
-        return f"{_listed(better)} {_are(better)} better than {BASELINE} by more than chance, so something is wrong"
+        return (
+            f"{_listed(better)} {'are' if len(better) > 1 else 'is'} better than {BASELINE} by more than chance, "
+            "so something is wrong"
+        )
     aside = [row.label_with_share for row in lower if row.meets and not row.counts]
     not_counted = f"; not counted: {', '.join(aside)}" if aside else ""
     return f"no lower precision keeps {bound}{not_counted}{_lost(lower, task.keep, max_loss)}"

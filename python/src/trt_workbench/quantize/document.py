@@ -27,8 +27,8 @@ class ClassLoss(Strict):
         annotations: how many objects of it there are.
         value: its AP.
         baseline: its AP in the baseline.
-        loss_ci95: 95 % interval of the difference over the same resamples, with `largest_loss` of so many annotations
-            as its upper end; None where no resample has it.
+        loss_ci95: 95 % interval of the difference (`loss_interval`, where a step is an annotation), within what it can
+            lose and gain; None where too few resamples have it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class RowScore(Strict):
         loss: by how much it is worse than the baseline's: of most figures that value less this one.
         loss_ci95: 95 % interval of the loss, paired by sample (`loss_interval`); None of the baseline itself.
         loss_sd: standard deviation of the loss over resamples; None as `loss_ci95`.
-        counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
+        counted: whether it is the share of samples that agree with the baseline: then it cannot be better.
         alike: whether all resamples lose the same, as where nothing changed.
         guess: what guessing gives, where the score is hardly better; None where it is, and where nobody knows.
         figures: further figures by name.

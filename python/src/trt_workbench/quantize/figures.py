@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, FiniteFloat
+from pydantic import Field, FiniteFloat, PositiveInt
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
@@ -20,7 +21,7 @@ from trt_workbench.core.compare import compare_rows, divergence, log_softmax
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.core.statistics.bootstrap import draw_counts, loss_interval
+from trt_workbench.core.statistics.bootstrap import draw_counts, step_of
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import refuse_random
@@ -48,6 +49,7 @@ class SampleScores(Strict):
         relative_l2: distance from the baseline's, over their length.
         top1: share of the positions of the first output at which the largest entry is the baseline's; empty where that
             is no [samples, classes] or [samples, positions, classes] of two classes at least.
+        positions: how many there are of a sample; 1 of earlier releases.
         nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
         kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
         tokens: how many next tokens each sample has.
@@ -70,6 +72,7 @@ class SampleScores(Strict):
     cosine: tuple[FiniteFloat, ...] = ()
     relative_l2: tuple[FiniteFloat, ...] = ()
     top1: tuple[FiniteFloat, ...] = ()
+    positions: PositiveInt = 1
     nll: tuple[FiniteFloat, ...] = ()
     kl: tuple[FiniteFloat, ...] = ()
     tokens: int = 0
@@ -170,12 +173,7 @@ def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
     if figure == "cosine":  # which does not see a wrong scale
         values = _with_scale(values, np.asarray(found.relative_l2))
     counts = draw_counts(count, seed)
-    (value, drawn), ends, guess = _folded(found.folded, values, counts), None, found.guesses.get(figure)
-    whole = 1.0
-    if own and found.guessed:  # in whichever unit: who loses all is as bad as a guess
-        guess, guess_drawn = _folded(found.guess_folded, np.asarray(found.guessed), counts)
-        whole = abs(guess - value) or whole
-        ends = loss_interval(guess - value, guess_drawn - drawn, count, seed, whole)
+    value, drawn = _folded(found.folded, values, counts)
     made = ResampledScore(
         value=value if own or figure == "cosine" else means[figure],
         resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
@@ -183,20 +181,43 @@ def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
         count=count,
         seed=seed,
         figures=means,
-        counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
+        counts=figure == "top1" and found.positions == 1,
         worse="grows" if figure == "perplexity" else found.worse,
         call_ms=found.call_ms,
-        guess=found.words or None if figure == "perplexity" else guess,
-        beats_guess=None if ends is None else (ends[1] < 0 if found.worse == "falls" else ends[0] > 0),
-        whole=whole,
+        guess=found.words or None if figure == "perplexity" else found.guesses.get(figure),
+        step=1 / found.positions if figure == "top1" else _own_step(found) if own else 0.0,
+        each=np.exp(values / found.tokens) if figure == "perplexity" else None if found.folded else values,
     )
+    if own and found.guessed:
+        guess, drawn = _folded(found.guess_folded, np.asarray(found.guessed), counts)
+        each = None if found.folded else np.asarray(found.guessed)
+        ends = made.against(replace(made, value=guess, resampled=drawn, each=each)).loss_ci95
+        made = replace(made, guess=guess, beats_guess=ends and ends[1] < 0)
     others = {}
     for name, worse in found.others_worse.items():
         values = np.asarray(found.others[name])
         value, drawn = _folded((), values, counts)
-        plain = replace(made, guess=None, beats_guess=None, whole=float(np.ptp(values)) or 1.0)
-        others[name] = replace(plain, value=value, resampled=drawn, worse=worse)
+        others[name] = replace(
+            made,
+            value=value,
+            resampled=drawn,
+            worse=worse,
+            guess=None,
+            beats_guess=None,
+            step=step_of(values),
+            each=values,
+        )
     return replace(made, others=others)
+
+
+def _own_step(found: SampleScores) -> float:
+    """Return by how much a function's score moves: by its values, or what a guess has where these are all the same."""
+    own, guessed = np.asarray(found.own), np.asarray(found.guessed)
+    moving = next((one for one in (own, guessed, np.r_[own, guessed]) if one.size and np.ptp(one)), own)
+    if not found.folded:
+        return step_of(moving)
+    # a sample that moves as far as any moves the score as far as a guess
+    return step_of(moving) * abs(found.folded[0] - (found.guess_folded or (0.0,))[0]) / (float(np.ptp(moving)) or 1.0)
 
 
 def _folded(
@@ -255,6 +276,7 @@ def _compared(found: Outputs, expected: Outputs, ids: NDArray[Any] | None) -> di
         "cosine": each.likeness.tolist(),
         "relative_l2": np.minimum(each.rel_l2, 1e9).tolist(),
         "top1": _top1(found[first], expected[first]),
+        "positions": math.prod(expected[first].shape[1:-1]),
         **_of_tokens(found[first], expected[first], ids),
         "guesses": {
             name: max(float(np.mean(one)) for one in several)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.statistics.bootstrap import draw_counts, largest_loss, loss_interval, share_interval
+from trt_workbench.core.statistics.bootstrap import draw_counts, loss_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.vision import (
@@ -57,7 +57,9 @@ class ResampledScore:
         call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
         others: further scores of the same samples by name.
         guess: what guessing gives; None where nobody knows.
-        whole: what a sample loses that loses all, as of `loss_interval`.
+        step: what a sample loses at least that loses anything, as of `loss_interval`; that of the baseline counts.
+        each: float64 [samples], the score of each sample where that of all goes with their mean; None where resamples
+            alone show what each adds, as of AP.
         beats_guess: whether the samples, in pairs, show that it is better than that; None to judge by `guess` alone.
     """
 
@@ -75,7 +77,8 @@ class ResampledScore:
     others: Mapping[str, ResampledScore] = field(default_factory=dict)
     guess: float | None = None
     beats_guess: bool | None = None
-    whole: float = 1.0
+    step: float = 0.0
+    each: NDArray[np.float64] | None = None
 
     def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -91,10 +94,12 @@ class ResampledScore:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples and cannot be compared.")
             losses = self._loss(reference.resampled, self.resampled)
-            loss_ends = loss_interval(loss, losses, self.count, self.seed, self.whole)
+            each = None if self.each is None or reference.each is None else self._loss(reference.each, self.each)
+            loss_ends = loss_interval(loss, losses, self.count, self.seed, reference.step, each)
             alike, deviation = bool((losses == losses[0]).all()), float(np.nanstd(losses)) if loss_ends else None
-            if counted:
-                ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
+            if counted and loss_ends:  # what agrees cannot agree more
+                loss_ends = max(loss_ends[0], 0.0), loss_ends[1]
+                ends = 1 - loss_ends[1], 1 - loss_ends[0]
         return RowScore(
             value=self.value,
             ci95=ends,
@@ -137,10 +142,10 @@ class ResampledScore:
                 annotations=count,
                 value=value,
                 baseline=before[2],
-                loss_ci95=(ends[0], largest_loss(ends, count)) if ends else None,
+                loss_ci95=ends and (max(ends[0], before[2] - 1), min(ends[1], before[2])),
             )
             for (name, count, value), before, column in zip(self.classes, reference.classes, differences.T, strict=True)
-            for ends in [interval(column, before[2] - value)]
+            for ends in [loss_interval(before[2] - value, column, self.count, self.seed, self.count / count)]
         ]
 
 
@@ -207,11 +212,13 @@ def coco_scores(
         class_resampled=resampled.by_class[1:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
         guess=_guess(dataset, decided_by),
+        step=len(image_ids) / sum(row["ground_truths"] for row in rows),  # an annotation
+        each=resampled.each,
     )
     others = {decided_by: made}
     if any(threshold_in(name) is not None for name in names):  # by the first measure, such as boxes
         first = matches if len(measures) == 1 else measures[0].matches(*where)
-        others |= _at_thresholds(first, names, counts, made)
+        others |= _at_thresholds(first, names, counts, replace(made, each=None))
     if names and names[0] not in others:
         raise UsageProblem(f"No {names[0]}, as no detection reaches that score; name a lower one.")
     chosen = others[names[0]] if names else made
@@ -221,6 +228,7 @@ def coco_scores(
         resampled=chosen.resampled,
         worse=chosen.worse,
         guess=chosen.guess,
+        each=chosen.each,
         others={name: others[name] for name in names[1:] if name in others},
     )
 

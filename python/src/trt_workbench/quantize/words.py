@@ -65,7 +65,9 @@ def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> Resa
             worse="rises",
             call_ms=found.call_ms,
             guess=1.0,  # of a text with nothing in it
+            step=step,
+            each=each,
         )
-        for name, (value, drawn) in found.rates(seed).items()
+        for name, (value, drawn, step, each) in found.rates(seed).items()
     }
     return replace(made[names[0]], others={name: made[name] for name in names[1:]})

@@ -40,10 +40,12 @@ class ResampledFigures:
     Attributes:
         figures: float64 [resamples] by our names; NaN where a resample holds nothing to find.
         by_class: float64 [resamples, categories], the main figure of each category, such as AP.
+        each: float64 [images], the main figure of each image, where that of several is their mean; else None.
     """
 
     figures: dict[str, NDArray[np.float64]]
     by_class: NDArray[np.float64]
+    each: NDArray[np.float64] | None = None
 
     def intervals(self, figures: Mapping[str, float | None]) -> dict[str, tuple[float, float] | None]:
         """Return the 95 % interval of every one of `figures` as metrics.json names it, such as `AP_ci95`."""

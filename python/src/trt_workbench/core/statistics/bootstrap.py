@@ -11,14 +11,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.statistics.summary import interval
+from trt_workbench.core.statistics.summary import CONFIDENCE, interval
 
-# So many standard deviations on both sides hold that share of a normal distribution.
-_DEVIATIONS = 1.959964
-_SQUARE, _NOTHING = _DEVIATIONS**2, 1e-18
-_OF_NONE = -math.log(0.025)
-# The margin of an interval of one unit, as a share of its width; of many units, in units, and how much more of few.
-_OF_ONE, _OF_MANY, _OF_FEW, _FEW = 0.95, 1.5, 2.5, 5.0
+# Of so many standard deviations on both sides: they hold 95 % of a normal distribution.
+_SQUARE = 1.959964**2
+_TAIL = (1 - CONFIDENCE) / 2
 LEAST_UNITS = 30
 """From so many units on, resamples show how uncertain a score is."""
 RESAMPLES = 1000
@@ -43,68 +40,69 @@ def draw_counts(units: int, seed: int, resamples: int | None = None) -> NDArray[
     return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), count).astype(np.int32)
 
 
-def share_interval(share: float, units: int) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a share of units that each count fully or not at all, 0 to 1.
+def step_of(values: NDArray[np.float64]) -> float:
+    """Return by how much a score moves where it moves at all, given its values of units, float64 [units].
 
-    Draws from units that are all alike show no spread, however few they are; this interval does (Wilson, 1927).
+    A score in jumps has the same value for many units: right and wrong move by 1. Values that are all different, as of
+    a distance, move as little as anything: by 0. In between it is the share of the values that another unit has, too,
+    times the mean distance of two that differ. Values that are all the same say only how large they are.
     """
-    centre = (share + _SQUARE / (2 * units)) / (1 + _SQUARE / units)
-    half = _DEVIATIONS / (1 + _SQUARE / units) * math.sqrt(share * (1 - share) / units + _SQUARE / (4 * units**2))
-    return max(centre - half, 0.0), min(centre + half, 1.0)
+    found, counts = np.unique(values, return_counts=True)
+    if len(found) == 1:
+        return abs(float(found[0]))
+    before = counts.cumsum() - counts
+    apart = (counts * found) @ (2 * before + counts - len(values)) / (counts @ before)
+    return float(apart * counts[counts > 1].sum() / len(values))
 
 
 def loss_interval(
-    loss: float, drawn: NDArray[np.float64], units: int, seed: int, whole: float = 1.0
+    loss: float,
+    drawn: NDArray[np.float64],
+    units: int,
+    seed: int,
+    step: float,
+    each: NDArray[np.float64] | None = None,
 ) -> tuple[float, float] | None:
     """Return the ends of the 95 % interval of a loss that two models have on the same units; None as of `interval`.
 
     Resamples know no unit that was not drawn: with few units that lose, their upper end lies below the truth too often
-    (16 % of 80 units, of which 4 % lose). This is a score interval, like Wilson's and Tango's: the variance at an
-    end is that of units of which as many more lose, or gain, as move the loss there. What each unit adds to the loss
-    comes from a regression on the draws; one more of the largest stands on either side. If none differs, one loses all.
+    (16 % of 80 units, of which 4 % lose). So one more unit is drawn with the others. For the upper end it loses a step,
+    or as much as the one that loses most; for the lower end it gains so much. Its weight is that of one among
+    `units + 1` in the Bayesian bootstrap (Rubin, 1981). So do Gaffke (2005) and Phan, Thomas and Learned-Miller (ICML
+    2021), whose bound of a mean takes the most that a unit can lose; that is not known here. Of units that lose all or
+    nothing the end is Clopper and Pearson's, and where none loses, the rule of three for a step. No weight is negative:
+    the mean of units, none of which loses more than another model's, has no higher end than that one's. And a loss that
+    may be above 0 has no lower end than that of a model that changes nothing: one unit that gains shows no less.
 
     Args:
         loss: of the units themselves.
         drawn: float64 [resamples], the loss over those of `draw_counts`; NaN where a resample held nothing to score.
         units: how many there are.
         seed: of the draws.
-        whole: what a unit loses that loses all: 1 of shares and AP.
+        step: what a unit loses at least that loses anything, the same for all models that are compared (`step_of`).
+        each: float64 [units], what each one loses where the loss is their mean; None to find it by a regression on the
+            draws.
     """
     if interval(drawn, loss) is None:
         return None
-    known = ~np.isnan(drawn)
-    change = drawn[known] - drawn[known].mean()
-    each = loss + units * (change @ draw_counts(units, seed, len(drawn))[known]) / len(change)
-    squares = float((each**2).sum())
-    most = float(abs(each).max()) if squares > _NOTHING else whole
-    moves = []
-    for side in (-each, each):
-        half = (float((side.clip(0) ** 3).sum()) + most**3) / (squares + most**2) * _SQUARE / (2 * units)
-        moves.append(half + math.sqrt(half**2 + _SQUARE * float(change.var())))
-    return loss - moves[0], loss + moves[1]
-
-
-def largest_loss(ends: tuple[float, float], units: int) -> float:
-    """Return what a loss is at most, being 97.5 % sure, where only the interval over resamples is known.
-
-    A margin for units that were not drawn shrinks as the interval has more units in it; without width it is Clopper and
-    Pearson's upper limit of none, in Poisson's form.
-
-    Args:
-        ends: of the 95 % interval.
-        units: that it is over.
-    """
-    seen = (ends[1] - ends[0]) * units  # the width, in units
-    margin = _OF_NONE if seen == 0 else min(_OF_ONE * seen, _OF_MANY + _OF_FEW * math.exp(-seen / _FEW))
-    return ends[1] + min(1.0, margin / units)
+    if each is None:
+        known = ~np.isnan(drawn)
+        change = drawn[known] - drawn[known].mean()
+        each = loss + units * (change @ draw_counts(units, seed, len(drawn))[known]) / len(change)
+    # all quantiles of the weight in any order; it is 1 - u^(1 / units), where u is uniform
+    weights = 1 - np.random.default_rng((seed, units)).permutation(np.linspace(0, 1, len(drawn))) ** (1 / units)
+    low = float(np.nanquantile(drawn * (1 - weights) + min(-step, each.min()) * weights, _TAIL))
+    high = float(np.nanquantile(drawn * (1 - weights) + max(step, each.max()) * weights, 1 - _TAIL))
+    of_none = step * (1 - _TAIL ** (1 / units))
+    return min(loss, low), max(loss, high, of_none if high > 0 else high)
 
 
 def units_to_settle(
-    loss: float, ends: tuple[float, float], deviation: float | None, units: int, bound: float, *, counted: bool
+    loss: float, ends: tuple[float, float], deviation: float | None, units: int, bound: float
 ) -> int | None:
     """Return how many units would settle whether a loss is within a bound, if the loss and the spread stay as they are.
 
-    `loss_interval` and `share_interval`, solved for the number of units at which their end meets the bound.
+    `loss_interval`, solved for the number of units at which its end meets the bound.
 
     Args:
         loss: of the units that were scored.
@@ -113,20 +111,16 @@ def units_to_settle(
             interval alone may stand for.
         units: that were scored.
         bound: of the loss.
-        counted: whether the interval is `share_interval`'s.
 
     Returns:
         At least 30; None where no number would, as the loss is the bound.
     """
     if (room := bound - loss) == 0:
         return None
-    if counted:
-        needed = _SQUARE * bound * (1 - bound) / room**2
-    else:
-        margin = ends[1] - loss if room > 0 else loss - ends[0]
-        variance = margin**2 if deviation is None else _SQUARE * deviation**2
-        skew = max(0.0, margin**2 - variance) / (2 * margin)
-        needed = units * (2 * abs(room) * skew + variance) / room**2
+    margin = ends[1] - loss if room > 0 else loss - ends[0]
+    variance = margin**2 if deviation is None else _SQUARE * deviation**2
+    skew = max(0.0, margin**2 - variance) / (2 * margin) if margin else 0.0
+    needed = units * (2 * abs(room) * skew + variance) / room**2
     return max(LEAST_UNITS, math.ceil(needed))
 
 

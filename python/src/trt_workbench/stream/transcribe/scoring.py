@@ -55,11 +55,18 @@ class WordScores(Strict):
     token_errors: list[NonNegativeInt]
     call_ms: NonNegativeFloat
 
-    def rates(self, seed: int) -> dict[str, tuple[float, NDArray[np.float64]]]:
-        """Return each error rate by name: its value, and its values over draws of the utterances."""
+    def rates(self, seed: int) -> dict[str, tuple[float, NDArray[np.float64], float, NDArray[np.float64]]]:
+        """Return each error rate by name.
+
+        These are its value, its values over draws of the utterances, by how much an error moves the part that an
+        utterance adds to the mean, and these parts, float64 [utterances].
+        """
         pairs = ((self.words, self.word_errors), (self.tokens, self.token_errors))
-        drawn = [(Rates(lengths, seed), errors) for lengths, errors in pairs]
-        found = [(rates.rate(errors).value, rates.resampled(errors)) for rates, errors in drawn]
+        drawn = [(Rates(lengths, seed), errors, len(lengths) / sum(lengths)) for lengths, errors in pairs]
+        found = [
+            (rates.rate(errors).value, rates.resampled(errors), error, error * np.array(errors, np.float64))
+            for rates, errors, error in drawn
+        ]
         return dict(zip(RATES, found, strict=True))
 
 

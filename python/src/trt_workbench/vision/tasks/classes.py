@@ -69,7 +69,7 @@ class TopScores(ImageScores):
         """Return the figures of resamples of the images: `counts` is int32 [resamples, images]."""
         found = {name: counts @ right / counts.sum(axis=1) for name, right in self.right.items()}
         absent = {name: np.full(len(counts), np.nan) for name in _FIGURES if name not in found}
-        return ResampledFigures(found | absent, self._by_class(counts))
+        return ResampledFigures(found | absent, self._by_class(counts), self.right["top1"].astype(np.float64))
 
     def _by_class(self, counts: NDArray[np.int32]) -> NDArray[np.float64]:
         labels, right = self.labels, self.right["top1"]
