@@ -487,18 +487,23 @@ class _Run:
             chosen = np.argsort(-np.max(sizes, axis=0, initial=0.0), kind="stable")[:_FEW].tolist() if sizes else [0, 1]
             few = {name: array[chosen] if space.is_batched(name) else array for name, array in inputs.items()}
         try:
-            is_own = isinstance(reference, LiveReference) and reference.name == REFERENCE
-            clean = undisturbed
-            if chosen:
-                clean = reference.expected(label, few) if is_own else dict(yardstick.exact(few))
+            exact = (
+                partial(reference.expected, label)
+                if isinstance(reference, LiveReference) and reference.name == REFERENCE
+                else yardstick.exact
+            )
+            clean = dict(exact(few)) if chosen else undisturbed
             wanted = {} if self._request.budget else {FINEST: FINEST}
             wanted[self.precision] = self._rounding
             limits = {name: yardstick.limits(asked, few, clean, rows, copies=1) for name, asked in wanted.items()}
         except UsageProblem:
             return {}
+        if not chosen:
+            return limits
+        # rows of the limits are places among the chosen ones
         return {
             precision: {
-                name: replace(one, left_out=tuple(chosen[row] if chosen else row for row in one.left_out))
+                name: replace(one, left_out=tuple(chosen[place] for place in one.left_out))
                 for name, one in several.items()
             }
             for precision, several in limits.items()
