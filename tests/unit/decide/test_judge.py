@@ -147,3 +147,39 @@ def test_what_is_simulated_passes_only_where_no_gpu_was_timed(tmp_path: Path, *,
     assert (found.speed.measured, found.speed.command) == (timed, None if timed else "fp8")
     assert (found.passed, found.accuracy[0].keeps) == (not timed, "yes")
     assert found.recommendation.precision == ("fp32" if timed else "fp8")
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "measured", "badge", "said"),
+    [
+        (0.3, None, True, "nothing to compare", "Stay with fp32 on trt: no lower precision was requested."),
+        (0.3, None, False, "nothing to compare", "Stay with fp32: no lower precision was requested."),
+        (0.3, 9.0, True, "accepted", "Stay with fp32 on trt: no lower precision was requested."),
+        (0.3, 0.1, True, "infeasible", "Nothing is within all limits: no lower precision was requested."),
+        (0.3, 9.0, False, "not proven", "requested, and fp32 is not shown to be within all limits."),
+        (0.0, None, True, "infeasible", "as good as guessing (0), so there is nothing to lose; check model and data."),
+    ],
+)
+def test_fp32_alone_fails_only_by_a_limit_or_as_a_guess(
+    tmp_path: Path, value: float, limit: float | None, *, measured: bool, badge: str, said: str
+) -> None:
+    guess = 0.0 if value == 0 else None
+    tried = [DraftRow("fp32", "trt", scores=ResampledScore(value, np.full(100, value), "a", 900, guess=guess))]
+    records = [record(tried[0].runtime, number, 4.0) for number in range(9 * measured)]
+    found = judged(
+        tried, records, model=Path("m.onnx"), model_sha256="0", settings=DecideSettings(max_latency_ms=limit),
+        task=Detection(tmp_path, tmp_path), notes=(), left_out=(), wall_s=1.0, root=tmp_path, command=" ".join,
+    )  # fmt: skip
+    assert found.recommendation.sentence.endswith(said)
+    assert found.reach.word("accepted", "infeasible").removesuffix(", with doubts") == badge
+    assert found.reach.passed == found.passed == (badge in ("nothing to compare", "accepted"))
+
+
+def test_a_precision_that_was_left_out_is_not_called_infeasible(tmp_path: Path) -> None:
+    tried = [DraftRow("fp32", "trt", scores=ResampledScore(0.3, np.full(100, 0.3), "a", 900)), DraftRow("fp16", "trt")]
+    tried[1].fail("left out", "the budget was used up")
+    found = judged(
+        tried, [], model=Path("m.onnx"), model_sha256="0", settings=DecideSettings(), notes=(), left_out=(),
+        task=Detection(tmp_path, tmp_path), wall_s=1.0, root=tmp_path, command=" ".join,
+    )  # fmt: skip
+    assert (found.reach.word("accepted", "infeasible"), found.reach.passed) == ("not proven", False)

@@ -48,8 +48,8 @@ def decide(
 
     Candidates are made in every precision and run on every runtime available here. The answer has an accuracy, a speed,
     and what to ship. Exit code 1 if no lower precision keeps the score within --max-loss and every other limit, with
-    --certain 95 % sure: CI can gate a precision with one command. Rows that the run in --output has, asked for the
-    same, are kept.
+    --certain 95 % sure: CI can gate a precision with one command. Of fp32 alone the limits decide. Rows that the run
+    in --output has, asked for the same, are kept.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.console.progress import ProgressUpdate, progress_bar

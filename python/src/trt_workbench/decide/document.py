@@ -148,6 +148,11 @@ class DecisionRow(Strict):
         return keeps and self.precision != BASELINE and self.verdict not in ("anomalous", "infeasible")
 
     @property
+    def fits(self) -> bool:
+        """Whether it is the baseline, within all limits."""
+        return self.precision == BASELINE and self.score is not None and set(self.limits.values()) <= {"yes"}
+
+    @property
     def is_timed(self) -> bool:
         """Whether it has a latency in the precision itself."""
         return self.speed is not None and not self.simulated
@@ -283,7 +288,8 @@ class Decision(Strict):
         speed: whether it was measured; None in decisions of earlier releases.
         excluded: what each limit excludes, in sentences.
         recommendation: what to ship.
-        passed: whether a lower precision may be shipped, which is the exit code; None in decisions of earlier releases.
+        passed: whether a lower precision may be shipped, or fp32 where it was asked for alone: the exit code; None in
+            decisions of earlier releases.
         left_out: what was not tried, in sentences.
         notes: further sentences for the reader.
         compiles: for which cards of `--targets` each file can be compiled.
@@ -334,12 +340,16 @@ class Decision(Strict):
 
     @property
     def reach(self) -> Reach:
-        """Whether a lower precision may be shipped, none may, or that is open: the badge and the exit code."""
-        lower = [row for row in self.rows if row.precision != BASELINE and row.score]
-        failed = self.passed is False
-        unproven = failed and any(row.verdict == "not shown" and row.counts for row in lower)
-        doubts = len(self.recommendation.doubts) + (not any(row.certain for row in lower))
-        return Reach(1, 1, len(lower), wrong=failed and not unproven, unproven=unproven, doubts=doubts)
+        """Whether a lower precision may be shipped, none may, or that is open: the badge and the exit code.
+
+        Where no lower precision was asked for, whether the baseline is within the limits; without any there is nothing
+        to judge.
+        """
+        asked = [row for row in self.rows if row.precision != BASELINE] or (self.rows if self.limits else [])
+        scored, failed = [row for row in asked if row.score], self.passed is False
+        unproven = failed and any(row.verdict == "not shown" and row.counts for row in asked)
+        doubts = len(self.recommendation.doubts) + (not any(row.certain for row in scored))
+        return Reach(1, 1, len(scored), wrong=failed and not unproven, unproven=unproven, doubts=doubts)
 
     @property
     def halves(self) -> list[str]:

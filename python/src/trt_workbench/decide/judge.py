@@ -65,6 +65,7 @@ def judged(
     answered = speed(rows, certain=certain, processor=processor, command=command)
     # where a GPU was timed, what it does not compute in cannot be shipped on it
     shippable = [row for row in speaking_rows(rows) if not (answered.measured and row.simulated)]
+    alone = [row.fits for row in rows if all(other.precision == BASELINE for other in rows)]
     return Decision(
         model=str(model.absolute()),
         model_sha256=model_sha256,
@@ -87,7 +88,7 @@ def judged(
         recommendation=recommendation(
             rows, task, bound, count, processor=processor, certain=certain, expect=settings.expect
         ),
-        passed=not why and any(row.may_ship(certain=certain) for row in shippable),
+        passed=not why and any([*alone, *(row.may_ship(certain=certain) for row in shippable)]),
         left_out=list(left_out),
         notes=list(notes),
         search=search,

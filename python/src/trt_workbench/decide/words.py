@@ -202,7 +202,7 @@ def recommendation(
     if why := strange(rows, task.keep, expect or {}, max_loss, samples):
         return Recommendation(precision=None, backend=None, sentence=f"Nothing is decided: {why}.", doubts=[])
     timed = [row for row in rows if row.is_timed]
-    usable = [row for row in timed if row.may_ship(certain=certain) or _fits(row)]
+    usable = [row for row in timed if row.may_ship(certain=certain) or row.fits]
     chosen = chosen_row(usable) if usable else None
     waiting = waiting_precisions(rows, certain=certain) if processor or not timed else []
     if chosen and chosen.precision != BASELINE:
@@ -220,11 +220,6 @@ def recommendation(
         sentence=sentence,
         doubts=_doubts(chosen, rows, task, max_loss, samples),
     )
-
-
-def _fits(row: DecisionRow) -> bool:
-    """Whether it is the baseline, within all limits."""
-    return row.precision == BASELINE and row.score is not None and set(row.limits.values()) <= {"yes"}
 
 
 def _may_stay(rows: Sequence[DecisionRow]) -> bool:
@@ -318,7 +313,7 @@ def _stay(
     where = where if _may_stay(rows) else "Nothing is within all limits"
     within = [one for one in rows if one.is_timed and one.may_ship(certain=certain)]
     if row is None or not within:
-        return f"{where}: {_nothing(speaking_rows(rows), task, max_loss, samples, certain=certain)}."
+        return f"{where}: {_nothing(rows, task, max_loss, samples, certain=certain)}."
     best = min(within, key=_latency)
     own, other = _ms(_latency(row)), _ms(_latency(best))
     faster = _latency(best) < _latency(row)
@@ -333,8 +328,12 @@ def _stay(
     return f"{where}, {own}: no lower precision that keeps {bound} is {than}."
 
 
-def _nothing(lower: Sequence[DecisionRow], task: Task, max_loss: float, samples: int, *, certain: bool) -> str:
+def _nothing(rows: Sequence[DecisionRow], task: Task, max_loss: float, samples: int, *, certain: bool) -> str:
     """Say why no lower precision may be shipped, a clause."""
+    if all(row.precision == BASELINE for row in rows):
+        unknown = not any(row.fits for row in rows) and _may_stay(rows)
+        return f"no lower precision was requested{f', and {BASELINE} is not shown to be within all limits' * unknown}"
+    lower = speaking_rows(rows)
     bound = f"{_listed(task.keep)} within {max_loss:g}"
     kept = [row for row in lower if (row.certain if certain else row.meets) and row.counts]
     kept = [row for row in kept if row.verdict != "anomalous"]
