@@ -179,9 +179,21 @@ def test_what_is_no_limit_and_no_published_score_is_refused(words: tuple[str, ..
 
 @pytest.mark.parametrize(
     "given",
-    [{"max_latency_ms": -1.0}, {"max_memory_mib": float("nan")}, {"max_loss": float("nan")}, {"max_memory_mib": -1.0}],
+    [
+        {"max_latency_ms": -1.0},
+        {"max_memory_mib": float("nan")},
+        {"max_loss": float("nan")},
+        {"max_memory_mib": -1.0},
+        {"max_memory_mib": 0},
+        {"max_latency_ms": float("inf")},
+        {"max_latency_ms": 1e300},
+        {"budget": -1},
+        {"batch": 2**40},
+        {"max_loss": float("inf")},
+        {"expect": {"top1": float("nan")}},
+    ],
 )
-def test_the_library_refuses_the_same(given: dict[str, float]) -> None:
+def test_the_library_refuses_the_same(given: dict[str, Any]) -> None:
     with pytest.raises(UsageProblem) as caught:
         tw.decide("shapes-classifier", limit=2, **given)
     held(str(caught.value))

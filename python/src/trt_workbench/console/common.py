@@ -31,11 +31,11 @@ from trt_workbench.console.progress import pulse
 from trt_workbench.console.typed import read_sparingly
 from trt_workbench.core.errors import (
     INTERRUPTED,
-    LARGEST_NUMBER,
     ComponentMissing,
     DeviceFailure,
     UsageProblem,
     WorkbenchError,
+    allowed,
     panics_as_errors,
     printable,
     similar,
@@ -274,10 +274,8 @@ class PanelCommand(TyperCommand):
             value = ctx.params.get(parameter.name or "")
             if problem := _problem_with(parameter, value):
                 ctx.fail(problem)
-            if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-                raise typer.BadParameter(
-                    f"{value!r} is not a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}.", ctx, parameter
-                )
+            if isinstance(value, int | float) and (form := allowed(value)):
+                raise typer.BadParameter(f"it must be {form}, not {value!r}.", ctx, parameter)
         return rest
 
     def _takes(self, wrong: str, right: str, args: list[str]) -> bool:

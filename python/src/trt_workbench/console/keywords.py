@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from trt_workbench.core.errors import LARGEST_NUMBER, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.errors import UsageProblem, WorkbenchError, allowed, did_you_mean
 from trt_workbench.core.settings import Setting
 
 S = TypeVar("S")
@@ -148,13 +148,17 @@ def checked(hint: Any, value: Any, name: str) -> Any:
     """Return a value as its type, within its bounds; texts are read as those of the option are. Raises UsageProblem."""
     texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     said = next((one for one in get_args(hint)[1:] if isinstance(one, Setting) and one.read), None)
+    kinds = _plain(hint)
     if (
         said
         and said.read
-        and ((said.takes_functions and callable(value)) or (texts and all(isinstance(one, str) for one in texts)))
+        and (
+            (said.takes_functions and callable(value))
+            or (texts and all(isinstance(one, str) for one in texts))
+            or (float in kinds and isinstance(value, int | float))
+        )
     ):
         return said.read(name, said.kind(",".join(texts)) if texts and said.kind in (str, Path) else texts or value)
-    kinds = _plain(hint)
     if type(value) in kinds and type(value) in (str, bool, NoneType):
         return value
     if Path in kinds and isinstance(value, str | Path) and value != "":
@@ -171,8 +175,9 @@ def checked(hint: Any, value: Any, name: str) -> Any:
             return checked(hint, [str(one) for one in numbers], name)
         reason = reason_in(error.errors(include_url=False)[0])
         raise UsageProblem(f"The setting {name} is wrong: {reason}, not {value!r:.80}.") from error
-    if isinstance(found, int | float) and not -LARGEST_NUMBER <= found <= LARGEST_NUMBER:
-        raise UsageProblem(f"The setting {name} is a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}, not {found}.")
+    parts = found.values() if isinstance(found, Mapping) else found if isinstance(found, list | tuple) else [found]
+    if wrong := [one for one in parts if isinstance(one, int | float) and allowed(one)]:
+        raise UsageProblem(f"The setting {name} must be {allowed(wrong[0])}, not {wrong[0]}.")
     if isinstance(found, Path) and value == "":  # which Path takes for the current folder
         raise UsageProblem(f"The setting {name} is empty.")
     return found

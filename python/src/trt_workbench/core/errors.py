@@ -168,6 +168,14 @@ def whole_number(text: str) -> int | None:
     return number if 0 <= number <= LARGEST_NUMBER else None
 
 
+def allowed(number: float) -> str:
+    """Return what a number has to be that is not finite, or too large for C; "" of any other."""
+    if abs(number) <= LARGEST_NUMBER:
+        return ""
+    bound = f"at most {LARGEST_NUMBER}" if number > 0 else f"at least {-LARGEST_NUMBER}"
+    return bound if abs(number) < float("inf") else "finite"
+
+
 def is_text(name: str) -> bool:
     """Return whether a name can be drawn: OpenCV and FreeType crash on halves of surrogate pairs, others on NUL."""
     return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)

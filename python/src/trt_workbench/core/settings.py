@@ -112,30 +112,32 @@ def numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def quantity(units: Mapping[str, float], example: str) -> Callable[[str, str], float]:
+def quantity(units: Mapping[str, float], example: str, own: str) -> Callable[[str, str | float], float]:
     """Return what reads a positive number with its unit, such as 2ms, and raises UsageProblem for another form.
 
     Args:
         units: factor of each unit, in lower case; case does not count.
         example: what is taken instead, such as "a time such as 90s".
+        own: the unit of the number, in which Python and YAML give it without one.
     """
 
-    def read(option: str, text: str) -> float:
-        unit = text.lstrip("0123456789. ").lower()
-        value = number(text[: len(text) - len(unit)]) * units.get(unit, math.nan)
+    def read(option: str, given: str | float) -> float:
+        unit = given.lstrip("0123456789. ").lower() if isinstance(given, str) else ""
+        value = number(given[: len(given) - len(unit)]) * units.get(unit, math.nan) if isinstance(given, str) else given
         if 0 < value < _MOST:
-            return value
-        raise UsageProblem(f"{option} takes {example}, not {text!r}.")
+            return float(value)
+        form = example if isinstance(given, str) else f"a number of {own} above 0, or {example}"
+        raise UsageProblem(f"{option} takes {form}, not {given!r}.")
 
     return read
 
 
 _MOST = 1e15
-duration = quantity({"s": 1.0, "m": 60.0, "h": 3600.0}, "a time such as 90s, 30m or 2h")
+duration = quantity({"s": 1.0, "m": 60.0, "h": 3600.0}, "a time such as 90s, 30m or 2h", "seconds")
 """Seconds."""
-latency = quantity({"us": 1e-3, "ms": 1.0, "s": 1e3}, "a time such as 2ms or 500us")
+latency = quantity({"us": 1e-3, "ms": 1.0, "s": 1e3}, "a time such as 2ms or 500us", "milliseconds")
 """Milliseconds."""
-memory = quantity({"kib": 2.0**-10, "mib": 1.0, "gib": 2.0**10}, "a size such as 512MiB or 2GiB")
+memory = quantity({"kib": 2.0**-10, "mib": 1.0, "gib": 2.0**10}, "a size such as 512MiB or 2GiB", "MiB")
 """MiB."""
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from trt_workbench.core.documents import reason_in
-from trt_workbench.core.errors import LARGEST_NUMBER, UsageProblem
+from trt_workbench.core.errors import UsageProblem, allowed
 
 Location = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -47,11 +47,10 @@ def load_yaml_settings(
         options = {key: spell(key) for key in given}
         raise _explain(error, model, file, lines, options, noun) from error
     for location, value in _numbers(document, settings.model_dump(), ()):
-        if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:  # as of a command's options
+        if form := allowed(value):  # as of a command's options
             where = f":{lines[location]}" if location in lines else ""  # a merged key has no line of its own
             raise UsageProblem(
-                f"The setting {'.'.join(map(str, location))} is wrong: {value!r:.40} is not a number from "
-                f"{-LARGEST_NUMBER} to {LARGEST_NUMBER}: {file}{where}"
+                f"The setting {'.'.join(map(str, location))} must be {form}, not {value!r:.40}: {file}{where}"
             )
     return settings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,9 +163,6 @@ def subject_of(
         ComponentMissing: an embedded model is missing.
     """
     own_score(settings.score, settings.better, settings.max_loss)
-    for name in ("max_loss", "max_latency_ms", "max_memory_mib"):
-        if not 0 <= (value := getattr(settings, name) or 0) < math.inf:
-            raise UsageProblem(f"{name} is a finite number from 0 on, not {value}.")
     subject = _subject(path or embedded_model(), settings, calibration, note)
     published = subject.task.published
     for name, value in settings.expect.items():
