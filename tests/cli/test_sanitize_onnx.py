@@ -73,6 +73,19 @@ def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[s
     held(stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", *words))
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [(["--dim", "nosuch=4"], "n0, n1,"), (["--shape", "nosuch:4"], "x0, x1,"), (["--size", "nosuch=4"], "n0, n1,")],
+)
+def test_of_many_inputs_some_are_named(words: list[str], named: str, tmp_path: Path) -> None:
+    many = ", ".join(f"float[n{place},3] x{place}" for place in range(59))
+    path = write_onnx(tmp_path / "many.onnx", f"g ({many}) => (float[n0,3] y) {{ y = Identity(x0) }}")
+    said = stderr_of("sanitize-onnx", path, "-o", tmp_path / "out.onnx", *words)
+    assert named in said
+    assert " more" in said
+    assert len(said) < 600, said
+
+
 def test_an_operator_that_onnx_does_not_know_can_stay_unchecked(tmp_path: Path) -> None:
     text = "g (float[1,3] x) => (float[1,3] y) { a = Identity(x) [nms] y = EfficientNMS_TRT(a) }"
     write_onnx(tmp_path / "m.onnx", text)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.common import CPU_PROVIDER, session_config
+from trt_workbench.core.counts import some
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.memory import give_back
@@ -140,8 +141,7 @@ def words(found: list[Overflow]) -> str:
         return ""
     if found[0].underflow:
         return f": {found[0]} is infinite because {found[0].underflow}"
-    name, more = found[0].name, f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return f": beyond {name}'s {get(name).largest:g}, {', '.join(map(str, found[:_NAMED]))}{more}"
+    return f": beyond {found[0].name}'s {get(found[0].name).largest:g}, {some(found, _NAMED)}"
 
 
 def _beyond(row: Format) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import is_array, load_arrays
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_there
 
@@ -78,7 +78,7 @@ def _split(source: str, specs: Sequence[TensorSpec]) -> tuple[str | None, Path]:
             return spec.name, Path(source.removeprefix(f"{spec.name}="))
     name, separator, _ = source.partition("=")
     if separator and not Path(source).exists():
-        raise UsageProblem(f"The model has no input {name!r}; it takes {'; '.join(map(str, specs))}.")
+        raise UsageProblem(f"The model has no input {name!r}; it takes {some(specs, mark='; ')}.")
     return None, Path(source)
 
 
@@ -147,7 +147,7 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
         for key, array in load_arrays(path).items():
             chosen = tensor or (key if key in known else None)
             if chosen is None and key and not key.startswith("arr_"):
-                raise UsageProblem(f"The file has {key!r}, but the model takes {'; '.join(map(str, specs))}: {path}")
+                raise UsageProblem(f"The file has {key!r}, but the model takes {some(specs, mark='; ')}: {path}")
             if chosen is None:
                 unnamed.append(array)
             elif chosen in named:
@@ -159,7 +159,7 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
         count = len(named) + len(unnamed)
         have = counted(count, "array")
         where = parts[0][1] if parts else name
-        raise UsageProblem(f"Sample {name} has {have}, but the model takes {'; '.join(map(str, specs))}: {where}")
+        raise UsageProblem(f"Sample {name} has {have}, but the model takes {some(specs, mark='; ')}: {where}")
     named |= dict(zip(left, unnamed, strict=True))
     return Sample(name, {spec.name: named[spec.name] for spec in specs})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.core.artefacts import BenchArtefacts
+from trt_workbench.core.counts import some
 from trt_workbench.core.records import Record, by_work
 from trt_workbench.core.statistics.comparison import Comparison, Interval
 from trt_workbench.core.statistics.summary import MINIMUM_SAMPLES, claimed
@@ -102,7 +103,7 @@ class Winner:
     @property
     def tied_text(self) -> str:
         """The runtimes that share its rank, the first two by name."""
-        return some(self.tied) or "\N{EN DASH}"
+        return some(self.tied, 2) or "\N{EN DASH}"
 
 
 def winners(made: Sequence[Table]) -> list[Winner]:
@@ -125,12 +126,6 @@ def winners(made: Sequence[Table]) -> list[Winner]:
             )
         )
     return found
-
-
-def some(names: Sequence[str]) -> str:
-    """Name the first two."""
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + more
 
 
 def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
@@ -203,7 +198,7 @@ def _sentence(work: str, standings: Sequence[Standing]) -> str:
     tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]
     beaten = [standing for standing in standings if standing.rank != best.rank]
     if tied:
-        opening = f"{work}: {best.runtime} takes {figure} and cannot be ranked above {some(tied)}"
+        opening = f"{work}: {best.runtime} takes {figure} and cannot be ranked above {some(tied, 2)}"
     elif best.all_unstable:
         opening = f"{work}: {best.runtime} is first, {figure}, but none of its repetitions is stable"
     else:

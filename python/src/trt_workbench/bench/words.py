@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trt_workbench.bench.ranking import kept_records, point_reasons
-from trt_workbench.bench.view import Table, some
+from trt_workbench.bench.view import Table
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
-from trt_workbench.core.counts import counted, grouped
+from trt_workbench.core.counts import counted, grouped, some
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import LEAST_REPETITIONS, inseparable
 from trt_workbench.report.verdict import Reach
@@ -136,7 +136,7 @@ def _missing(records: Sequence[Record]) -> list[str]:
     ended = (row for row in found if row["status"] in _ENDS)
     alike = grouped(ended, lambda row: (row["status"], row["error"], *row["works"]))
     sentences = [
-        f"{', '.join(row['runtime'] for row in rows)} {_ENDS[status][len(rows) > 1]} at {some(works)}: {error}"
+        f"{', '.join(row['runtime'] for row in rows)} {_ENDS[status][len(rows) > 1]} at {some(works, 2)}: {error}"
         for (status, error, *works), rows in alike.items()
     ]
     skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")

@@ -29,6 +29,12 @@ def counted(count: int, noun: str, several: str = "") -> str:
     return f"{count:,} {noun if count == 1 else several or plural(noun)}"
 
 
+def some(items: Iterable[object], most: int = 12, mark: str = ", ") -> str:
+    """Return "a, b and 57 more": at most so many items of a list that may be long."""
+    words = [*map(str, items)]
+    return mark.join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
 def plural(noun: str) -> str:
     """Return "shapes" or "batches"."""
     return f"{noun}{'es' if noun.endswith('ch') else 's'}"

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from trt_workbench.core.counts import some
+
 # Exit code of what Ctrl-C ended: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
 # Characters of a message; a path may have 4096 of them.
@@ -16,6 +18,8 @@ LONGEST = 6000
 LARGEST_NUMBER = 2**31 - 1
 # Of two words: `ortcpu` is ort-cpu (0.92), `fp61` near to fp16 (0.75), `nope` not to openai (0.6). And of a beginning.
 _SURE, _NEAR, _BEGINNING = 0.9, 0.65, 3
+# Of the names that a message lists.
+_MOST_NAMES = 24
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
@@ -143,7 +147,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the similar names, else all names."""
     names = list(known)
     near = similar(name, names)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}."
+    return f"did you mean {' or '.join(near)}?" if near else f"there are: {some(names, _MOST_NAMES) or 'none'}."
 
 
 def printable(text: str, limit: int = LONGEST) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onnx.defs import onnx_opset_version
 
+from trt_workbench.core.counts import some
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
 from trt_workbench.core.precision import names
@@ -40,8 +41,9 @@ def check_request(model: Model, settings: BuildSettings) -> None:
     names = {tensor.name for tensor in facts.inputs}
     for number, profile in enumerate(settings.profiles):
         if unknown := sorted((profile.shapes.keys() | profile.values.keys()) - names):
-            known = ", ".join(sorted(names))
-            raise UsageProblem(f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {path}")
+            raise UsageProblem(
+                f"Profile {number} names {some(unknown)}; the model's inputs are {some(sorted(names))}: {path}"
+            )
         for tensor in facts.inputs:
             _check_range(path, number, profile, tensor)
     dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
@@ -77,9 +79,8 @@ def check_formats(model: Model, settings: BuildSettings, target: Target) -> None
         )
     if release is not None and release < _READS_OPSET_18 and (nodes := misread(model.proto)):
         fix = task("sanitize-onnx", shlex.quote(str(model.path)), "--also", "opset-17", "-o", "FILE.onnx")
-        others = f" and {len(nodes) - 1} more" if nodes[1:] else ""
         raise UsageProblem(
-            f"TensorRT {version} would misread {nodes[0]}{others}: it reads opset {facts.opset} by the "
+            f"TensorRT {version} would misread {some(nodes, 1)}: it reads opset {facts.opset} by the "
             f"rules of {TARGET}. Write the model in opset {TARGET}: {fix}"
         )
     typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM

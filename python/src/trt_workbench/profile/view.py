@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
 from trt_workbench.core.artefacts import read_run
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.comparison import MATERIAL, Interval
 from trt_workbench.model.precision import precision_label
@@ -177,8 +177,7 @@ class SideView:
 
 def label(one: Operation) -> str:
     """Return the names of the model's nodes that an operation computes, else its own."""
-    more = f" and {len(one.onnx_nodes) - _NAMED} more" if len(one.onnx_nodes) > _NAMED else ""
-    return (", ".join(one.onnx_nodes[:_NAMED]) + more) or one.name
+    return some(one.onnx_nodes, _NAMED) or one.name
 
 
 def precision_of(one: Operation) -> str:
@@ -328,9 +327,8 @@ def _of_difference(target: SideView, against: SideView, groups: Sequence[LayerGr
     computing = [group for group in groups if group.computes]
     named = telling(computing, _NAMED)
     for group in named:
-        names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
-        more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""
-        found.append(f"{names}{more}: {group.target_ms:.3f} ms against {group.against_ms:.3f} ms.")
+        names = some(group.onnx_nodes, _NAMED) or (group.target or group.against)[0].name
+        found.append(f"{names}: {group.target_ms:.3f} ms against {group.against_ms:.3f} ms.")
     if rest := [group for group in computing if group not in named]:
         sums = (sum(group.target_ms for group in rest), sum(group.against_ms for group in rest))
         found.append(f"All other computation: {sums[0]:.3f} ms against {sums[1]:.3f} ms.")

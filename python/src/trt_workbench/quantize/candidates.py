@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 
 from trt_workbench import __version__
+from trt_workbench.core.counts import some
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.environment import installed_packages
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, did_you_mean
@@ -311,8 +312,8 @@ def _calibrated(
 def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
     """Say which activations have almost no range."""
     zeros = [name for name, found in ranges.items() if not found.largest]
-    named = f"{', '.join(zeros[:5])}{f' and {len(zeros) - 5} more' if zeros[5:] else ''}"
-    return (f"Always 0 in the calibration data, so the range is meaningless: {named}.",) if zeros else ()
+    said = f"Always 0 in the calibration data, so the range is meaningless: {some(zeros, 5)}."
+    return (said,) if zeros else ()
 
 
 def _notes(precision: str, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:

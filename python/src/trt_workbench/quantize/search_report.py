@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import some
 from trt_workbench.core.documents import reader
 from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
@@ -38,6 +39,5 @@ def _said(found: SearchDocument) -> list[str]:
         bound = f"the bound of {found.evidence.bound:g} on {found.evidence.figure}"
         return [f"No {found.sensitivity.to} model is shown to meet {bound}."]
     left = found.order[: chosen.kept]
-    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-    kept = [f"Kept in fp32: {', '.join(left[:_NAMED])}{more}."] if left else []
+    kept = [f"Kept in fp32: {some(left, _NAMED)}."] if left else []
     return [f"{found.words}.", *kept]

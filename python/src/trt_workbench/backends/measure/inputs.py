@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import metadata_size
 from trt_workbench.core.array_files import numpy_dtype
+from trt_workbench.core.counts import some
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.memory import require_room
 from trt_workbench.core.settings import FREE_SIZE
@@ -145,7 +146,7 @@ def complete_shapes(
     """
     asked = asked or {}
     if unknown := sorted(asked.keys() - {spec.name for spec in specs}):
-        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {', '.join(spec.name for spec in specs)}.")
+        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {some(spec.name for spec in specs)}.")
     shapes = {}
     for spec in specs:
         names = [str(name or f"{spec.name}.{axis}") for axis, name in enumerate(symbols.get(spec.name, spec.shape))]
@@ -213,7 +214,7 @@ def input_shapes(
         if dim is None or dim == dims.get(name)  # an engine that was built for the size alone has it fixed
     }
     if unused := sorted(dims.keys() - used):
-        raise UsageProblem(f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}.")
+        raise UsageProblem(f"The model has no dynamic dimension {unused[0]}; its inputs: {some(specs, mark='; ')}.")
     hint = "set it by --dim, or under dims of the scenario"
     shapes = complete_shapes(specs, symbols, dims, hint, batch=batch)
     first = {shape[0] for shape in shapes.values() if shape}

@@ -19,7 +19,7 @@ from trt_workbench.backends.ort.common import (
     translated,
 )
 from trt_workbench.backends.ort.libraries import preload
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.engine.parser import ask_parser
 from trt_workbench.model.index import GraphIndex
@@ -124,8 +124,7 @@ def check_assignment(
 
 
 def _listed(nodes: list[tuple[str, NodeKey]]) -> str:
-    shown = ", ".join(f"{op} {name or '(no name)'} on {provider}" for provider, (op, name) in nodes[:_LISTED])
-    return shown if len(nodes) <= _LISTED else f"{shown} and {len(nodes) - _LISTED} more"
+    return some((f"{op} {name or '(no name)'} on {provider}" for provider, (op, name) in nodes), _LISTED)
 
 
 _FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from trt_workbench.core.counts import some
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import Format, get
 from trt_workbench.model.constants import Array, Constants, constant_value
@@ -100,7 +101,7 @@ def cast_model(
             )
         raise DoesNotApply(f"The model has no fp32 computation that {precision} could replace.")
     if caster.clamped:
-        names = ", ".join(caster.clamped[:5]) + (f" and {len(caster.clamped) - 5} more" if caster.clamped[5:] else "")
+        names = some(caster.clamped, 5)
         result.notes.append(f"Constants beyond {row.largest:g} that mean infinity were replaced by it: {names}.")
     return result
 

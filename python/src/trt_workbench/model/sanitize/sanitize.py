@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from trt_workbench.core.counts import some
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.model.constants import Array, constants
 from trt_workbench.model.index import GraphIndex
@@ -102,9 +103,9 @@ def _reason(sources: _Sources, value: Array | None) -> str:
     if sources.loop:
         return "it stays because its condition changes between iterations of the enclosing loop"
     if sources.values:
-        return f"it stays because its condition depends on the values of {', '.join(sorted(sources.values))}"
+        return f"it stays because its condition depends on the values of {some(sorted(sources.values))}"
     if sources.sizes:
-        names = ", ".join(sorted(sources.sizes))
+        names = some(sorted(sources.sizes))
         return f"it stays because its condition depends on dynamic sizes ({names}); --dim NAME=VALUE fixes one"
     return "it stays because its condition cannot be computed statically"
 
@@ -171,10 +172,8 @@ def sanitize(
     settings = settings or SanitizeSettings()
     symbols = {dim for tensor in source.facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     if missing := sorted(settings.dims.keys() - symbols):
-        raise UsageProblem(
-            f"The inputs have no dimension named {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. "
-            f"{source.path}"
-        )
+        has = did_you_mean(missing[0], sorted(symbols))
+        raise UsageProblem(f"The inputs have no dimension named {missing[0]}; {has} {source.path}")
     model = source.load()
     before = _operators(model)
     with checked_on_error(source):
@@ -239,13 +238,11 @@ def _findings(model: onnx.ModelProto) -> list[str]:
         for place, node in enumerate(index.nodes)
         if "float64" in {index.facts(name).dtype for name in node.input}
     ]:
-        more = f" and {len(wide) - 1} more" if wide[1:] else ""
         found.append(
-            f"{wide[0]}{more} in fp64, which TensorRT converts to fp32: it may not represent all of their values "
+            f"{some(wide, 1)} in fp64, which TensorRT converts to fp32: it may not represent all of their values "
             "exactly"
         )
     values = constants(model.graph)
-    for name in values:
-        if values.facts(name)[0] == np.int64 and outside_int32(values[name]):
-            found.append(f"constant {name} exceeds the range of int32, to which TensorRT before 10 clamps")
+    if far := [name for name in values if values.facts(name)[0] == np.int64 and outside_int32(values[name])]:
+        found.append(f"beyond the range of int32, to which TensorRT before 10 clamps: {some(far)}")
     return found + staying_ifs(model)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.documents import key_of, read_document, reason_in
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_file
@@ -83,10 +83,9 @@ class Contradictions(UsageProblem):
     def __init__(self, problems: list[str], path: Path) -> None:
         """Make the message of the problems of the contract at `path`."""
         self.problems = problems
-        shown = "; ".join(problems[:_SHOWN])
-        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         count = counted(len(problems), "problem")
-        super().__init__(f"{path.name} cannot be used because of {count}: {shown}{more}. Contract: {path}")
+        shown = some(problems, _SHOWN, "; ")
+        super().__init__(f"{path.name} cannot be used because of {count}: {shown}. Contract: {path}")
 
 
 def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
