@@ -6,18 +6,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.dataset import NAMES_SHOWN, Category
 from trt_workbench.vision.forms.form import LEFT_OUT
 from trt_workbench.vision.settings import BY_ID, BY_NAME, BY_ORDER
 
+_some = partial(some, most=NAMES_SHOWN)
 # Names that are none: Ultralytics' of a dataset without names, by its models and its exporter.
 _PLACE = re.compile(r"(?:class[ _]?)?([0-9]{1,6})")
 COCO_SLOTS = 91
@@ -104,7 +106,7 @@ def map_classes(
     raise UsageProblem(
         f"The model's {counted(len(names), 'class', 'classes')} and the annotations' "
         f"{counted(len(categories), 'category', 'categories')} differ: only the model has "
-        f"{_some(sorted(own - known))}; only the annotations have {_some(sorted(known - own))}. "
+        f"{_some(sorted(own - known)) or 'none'}; only the annotations have {_some(sorted(known - own)) or 'none'}. "
         f"{_ways(count, names, categories)}"
     )
 
@@ -256,8 +258,3 @@ def _ways(count: int | None, names: Sequence[str], categories: Sequence[Category
 
 def _plain(name: str) -> str:
     return name.strip().casefold()
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN]) or "none"
-    return f"{shown}, …" if len(names) > NAMES_SHOWN else shown

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.preparation import Exif
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import other_case, path_within
 from trt_workbench.vision.extras import Restored
@@ -287,7 +287,7 @@ def _find(
         else:
             missing.append(image.file_name)
     if missing and (not allow_missing or not present):
-        names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
+        names = some(missing, NAMES_SHOWN)
         count = len(present) + len(missing)
         fix = "--allow-missing skips them" if present else "is it the right folder?"
         case = other_case(folder / missing[0])

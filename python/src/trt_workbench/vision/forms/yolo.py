@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trt_workbench.backends.preparation import Exif
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
@@ -228,5 +228,5 @@ def _without_images(images: Sequence[Path]) -> list[str]:
     folders = {file.parent for file in wanted} - {image.parent for image in images}
     found = (file for folder in folders if folder.is_dir() for file in folder.glob("*.txt"))
     alone = sorted(file.name for file in found if file not in wanted and file.name != "classes.txt")
-    shown = ", ".join(alone[:_SHOWN]) + (", …" if len(alone) > _SHOWN else "")
-    return [f"{counted(len(alone), 'file')} of labels without an image, not counted ({shown})."] if alone else []
+    said = f"{counted(len(alone), 'file')} of labels without an image, not counted ({some(alone, _SHOWN)})."
+    return [said] if alone else []
