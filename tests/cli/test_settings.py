@@ -113,10 +113,10 @@ def test_help_says_what_the_settings_say() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--rope", "long"], "Option --rope takes NAME=VALUE, not 'long'."),
+        (["--rope", "long"], "--rope takes NAME=VALUE, not 'long'."),
         (["--level", "6"], "Invalid value for '--level'"),
         (["--kind", "soft"], "'soft' is not one of 'steep', 'flat'."),
-        (["--shape", "x"], "Option --shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not 'x'."),
+        (["--shape", "x"], "--shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not 'x'."),
     ],
 )
 def test_a_wrong_value_is_refused_in_a_sentence(words: Sequence[str], message: str) -> None:

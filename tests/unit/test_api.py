@@ -16,7 +16,7 @@ from tests.texts import held, refused
 import trt_workbench.api as tw
 from trt_workbench.api_commands import TAKES
 from trt_workbench.console import progress
-from trt_workbench.console.keywords import as_keywords, keywords, worded
+from trt_workbench.console.keywords import YAML, as_keywords, keywords, worded
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide import run as decide_run
 from trt_workbench.vision.scenes import dataset as embedded
@@ -351,6 +351,8 @@ def test_the_value_of_an_option_is_that_of_its_keyword() -> None:
         assert {text: worded(text) for text in texts} == texts
     with as_keywords(TAKES["decide"][0]):
         assert worded("--no-search and --max-latency 2ms") == 'search=False and max_latency_ms="2ms"'
+    with as_keywords(TAKES["verify"][0], YAML), as_keywords(TAKES["decide"][0]):
+        assert worded("--no-search and --backends v2; --data is") == "search: false and backends: v2; `data` is"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """A gate calls the commands, judges by the limits of its file, and says the result in several formats."""
 
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +17,21 @@ from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
 from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.bench import bench
 from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.console.called import Finished, call_command
-from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.console.keywords import YAML, as_keywords, keywords
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.gate import run as gate_run
+from trt_workbench.gate.cli import gate as gate_command
 from trt_workbench.gate.config import load_gate
 from trt_workbench.gate.document import GateCheck, GateDocument
 from trt_workbench.gate.formats import junit, markdown
 from trt_workbench.gate.report import answer, read
-from trt_workbench.gate.run import CheckResult
+from trt_workbench.gate.run import CheckResult, _require_usable
 from trt_workbench.report.verdict import tone
+from trt_workbench.verify import verify
+from trt_workbench.vision import eval_coco
 from trt_workbench.vision.scenes.scenes import write_dataset
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -281,7 +290,7 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
             "score: score: there is no score 'top2'; did you mean top1?",
         ),
         ("score: {score: cosine, dta: x.npy, at_least: {cosine: 1}}", "score: There is no setting 'dta'; did you mean"),
-        ("score: {family: yolo8}", "score: There is no detector family called 'yolo8' (from family=); did you mean"),
+        ("score: {family: yolo8}", "score: There is no detector family called 'yolo8' (from `family`); did you mean"),
         ("score: {backend: ort_cpu}", "score: There is no backend called 'ort_cpu'; did you mean ort-cpu or ort-cuda?"),
         ("score: {batch: many}", "score: The setting batch is wrong"),
         ("latency: {backends: 'ort-cpu,tensorrt'}", "latency: There is no backend called 'tensorrt'; there are: trt"),
@@ -290,7 +299,7 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
         ("score: {precision: fp99}", "score: There is no precision 'fp99'; "),
         ("latency: {precisions: 'fp32,fp99', backends: ort-cpu}", "latency: There is no precision 'fp99'; "),
         ("latency: {dims: ['sequence=8']}", "latency: The model has no dynamic dimension sequence; its inputs: x "),
-        ("latency: {only: ['nosuch']}", "latency: No point matches only='nosuch'"),
+        ("latency: {only: ['nosuch']}", "latency: No point matches only: 'nosuch'"),
         ("score: {baseline: .}", "score: "),
         ("latency: {baseline: .}", "latency: The run directory is incomplete; run.json cannot be read"),
     ],
@@ -301,6 +310,56 @@ def test_what_would_end_a_check_is_refused_before_anything_runs(
     (tmp_path / "gate.yaml").write_text(f"model: {twice}\n{part}\n")
     assert said in stderr_of("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("part", "command"), [("verify", verify), ("score", eval_coco), ("latency", bench)])
+def test_whatever_is_wrong_is_named_as_a_key_of_the_file(
+    twice: Path, tmp_path: Path, part: str, command: Callable[..., Any]
+) -> None:
+    """Every setting with values that most of them refuse; the reader has typed neither an option nor a keyword."""
+    names, said = [one.name for one in keywords(command) if not one.positional], []
+    for name, value in itertools.product(names, ("nosuch", -1, 10**12, {"a": 1}, ["nosuch", -1])):
+        given = {"data": ".", "at_least": {"AP": 1}} if part == "score" else {}
+        limit = {"at_most_ms": 1} if part == "latency" else {}
+        text = json.dumps({"model": str(twice), part: {**given, **limit, name: value}})
+        with suppress(WorkbenchError), as_keywords(gate_command, YAML):
+            try:
+                _require_usable(load_gate(write_gate(tmp_path, text)))
+            except WorkbenchError as error:
+                said.append(str(error))
+                raise
+    assert len(said) > len(names)
+    found = re.compile(rf"(?<![`\w])--[a-z]|\b({'|'.join(names)})=")
+    assert [one for one in said if found.search(re.sub("`[^`]*`|such as device=1", "", one))] == []
+
+
+def test_annotations_are_read_ahead_only_where_verify_comes_first(
+    scores: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else eval-coco refuses them at once."""
+    reads: list[Path] = []
+    original = gate_run.read_dataset
+    monkeypatch.setattr(
+        gate_run, "read_dataset", lambda *given, **more: reads.append(given[1]) or original(*given, **more)
+    )
+    text = f"model: shapes-yolov10\nscore:\n{scores[1]}  at_least: {{AP: 0.2}}\n"
+    gate(tmp_path, text)
+    assert reads == []
+    (tmp_path / "empty.json").write_text('{"images": [], "annotations": [], "categories": []}')
+    other = re.sub("annotations: .*", f"annotations: {tmp_path / 'empty.json'}", text)
+    said = stderr_of(
+        "gate", write_gate(tmp_path, f"{other}verify: {{backend: ort-cpu}}\n"), "--output", tmp_path / "no"
+    )
+    assert said.startswith("error: score: ")
+    assert reads == [tmp_path / "empty.json"]
+    assert not (tmp_path / "no").exists()
+
+
+def test_what_ends_a_check_is_named_as_a_key_of_the_file(tmp_path: Path) -> None:
+    text = f"model: shapes-yolov10\nscore: {{data: {tmp_path}/val, annotations: {write_dataset(tmp_path, 'val', 2, 5)}"
+    next((tmp_path / "val").iterdir()).unlink()
+    (check,) = gate(tmp_path, f"{text}, at_least: {{AP: 1}}}}\n", code=2)["checks"]
+    assert "allow_missing: true skips them" in check["text"]
 
 
 @pytest.mark.parametrize(

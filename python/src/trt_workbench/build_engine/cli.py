@@ -99,7 +99,7 @@ def build_engine(
     if preparation != AS_THE_MODEL_SAYS and images is None:
         named = next(name for name, value in vars(preparation).items() if value != getattr(AS_THE_MODEL_SAYS, name))
         raise UsageProblem(
-            f"Option --{named.replace('_', '-')} decides how calibration images are prepared; pass a folder of them "
+            f"--{named.replace('_', '-')} decides how calibration images are prepared; pass a folder of them "
             "with --calibration."
         )
     prepared = prepare_build(opened, settings, images)
@@ -145,7 +145,7 @@ def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str,
     from trt_workbench.engine.options import load_settings
 
     if calibration and "data" not in calibration:
-        raise UsageProblem(f"Option --calibration-{next(iter(calibration))} needs --calibration.")
+        raise UsageProblem(f"--calibration-{next(iter(calibration))} needs --calibration.")
     given = {**asked, "calibration": calibration} if calibration else asked
     return load_settings(config, given, {**spelled(BuildOptions), "calibration": "--calibration"}.__getitem__)
 

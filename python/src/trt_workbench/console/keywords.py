@@ -1,6 +1,6 @@
 """Settings as keywords of a function of Python: their names, types and help, and what is given for them, checked.
 
-Errors and notes name a setting by its option; within `as_keywords` they name it as a keyword.
+Errors and notes name a setting by its option; within `as_keywords` they name it as a keyword, or as a key of YAML.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ S = TypeVar("S")
 E = TypeVar("E", bound=WorkbenchError)
 # What only a command line has a use for: how it prints, and what leaves no run directory that is whole.
 _OF_TERMINALS = ("output", "as_json", "debug", "show", "dry_run", "shard")
-_called: ContextVar[Callable[..., Any] | None] = ContextVar("called", default=None)
+_PYTHON, YAML = "=", ": "
+_called: ContextVar[tuple[Callable[..., Any] | None, str]] = ContextVar("called", default=(None, _PYTHON))
 # A command in backquotes is for a shell and stays. After an option, a word without a digit, a capital or a sign is its
 # value only where the setting has such a value: of "--url names a server" it is the verb.
 _OPTION = re.compile(
@@ -72,9 +73,12 @@ def described(function: Callable[..., Any], takes: Callable[..., Any], without: 
 
 
 @contextmanager
-def as_keywords(takes: Callable[..., Any]) -> Iterator[None]:
-    """Name the settings of a command, or of a class of settings, as keywords in the errors and notes of the block."""
-    token = _called.set(takes)
+def as_keywords(takes: Callable[..., Any], mark: str = "") -> Iterator[None]:
+    """Name the settings of a command, or of a class of settings, as keywords in the errors and notes of the block.
+
+    `mark` stands between name and value: `YAML`, also of what is called within, or else Python's.
+    """
+    token = _called.set((takes, mark or _called.get()[1]))
     try:
         yield
     except WorkbenchError as error:
@@ -95,8 +99,9 @@ def worded(text: str, takes: Callable[..., Any] | None = None) -> str:
 
     `takes` has the settings; by default it is that of `as_keywords` around, without which the text stays as it is.
     """
-    takes = takes or _called.get()
-    return _OPTION.sub(functools.partial(_keyword_of, _by_flag(takes)), text) if takes and "--" in text else text
+    called, mark = _called.get()
+    takes = takes or called
+    return _OPTION.sub(functools.partial(_keyword_of, _by_flag(takes), mark), text) if takes and "--" in text else text
 
 
 def _by_flag(takes: Callable[..., Any]) -> dict[str, tuple[Keyword, bool]]:
@@ -107,21 +112,22 @@ def _by_flag(takes: Callable[..., Any]) -> dict[str, tuple[Keyword, bool]]:
     return {flag: (one, on) for one, pair in pairs for flag, on in zip(pair, (True, False), strict=False)}
 
 
-def _keyword_of(known: Mapping[str, tuple[Keyword, bool]], found: re.Match[str]) -> str:
+def _keyword_of(known: Mapping[str, tuple[Keyword, bool]], mark: str, found: re.Match[str]) -> str:
     from trt_workbench.backends.registry import backend_names
 
     if found["flag"] not in known:
         return found[0]
     (one, on), value, word = known[found["flag"]], found["value"], found["word"]
     if (kind := _bare(one.hint)) is bool:
-        return found[0].replace(found["flag"], f"{one.name}={on}")
+        return found[0].replace(found["flag"], f"{one.name}{mark}{str(on).lower() if mark == YAML else on}")
     choices = [choice for part in (kind, *get_args(kind)) for choice in get_args(part)]
     # in its help the values stand in a list, or a phrase that ends with the word is about one of them
     is_listed = word and re.search(rf"\b{word}{'' if found['ends'] is not None else '[,`)]'}(?!\w)", one.help)
     if word and (is_listed or word in (*choices, *backend_names())):
         value, word = word, None
-    typed = value if not value or re.fullmatch(r"[\d.]+|[A-Z]+|'.*'", value) else f'"{value}"'
-    return f"{one.name}={typed or ''}" + (f" {word}" if word else "")
+    typed = value if not value or mark == YAML or re.fullmatch(r"[\d.]+|[A-Z]+|'.*'", value) else f'"{value}"'
+    named = f"`{one.name}`" if mark == YAML and not typed else f"{one.name}{mark}{typed or ''}"
+    return named + (f" {word}" if word else "")
 
 
 def _bare(hint: Any) -> Any:

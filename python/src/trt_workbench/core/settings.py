@@ -94,7 +94,7 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, separator, value = text.rpartition("=")
         if not (name and separator and value):
-            raise UsageProblem(f"Option {option} takes NAME=VALUE, not {text!r}.")
+            raise UsageProblem(f"{option} takes NAME=VALUE, not {text!r}.")
         _refuse_again(option, name, found)
         found[name] = value
     return found
@@ -108,7 +108,7 @@ def numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
     """
     found = {name: number(text) for name, text in pairs(option, texts).items()}
     if wrong := [name for name, value in found.items() if not math.isfinite(value)]:
-        raise UsageProblem(f"Option {option} takes NAME=NUMBER, and {wrong[0]} has another value.")
+        raise UsageProblem(f"{option} takes NAME=NUMBER, and {wrong[0]} has another value.")
     return found
 
 
@@ -158,7 +158,7 @@ def signed(option: str, texts: Sequence[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for text in texts:
         if len(text) < 2 or text[0] not in "+-":
-            raise UsageProblem(f"Option {option} takes +NAME or -NAME, not {text!r}.")
+            raise UsageProblem(f"{option} takes +NAME or -NAME, not {text!r}.")
         _refuse_again(option, text[1:], found)
         found[text[1:]] = text[0] == "+"
     return found
@@ -176,7 +176,7 @@ def values(option: str, texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key:
-            raise UsageProblem(f"{option} takes KEY=VALUE, such as {option} device=1, not {text!r}.")
+            raise UsageProblem(f"{option} takes KEY=VALUE, such as device=1, not {text!r}.")
         _refuse_again(option, key, found)
         try:
             found[key] = parse_json(value)
@@ -195,7 +195,7 @@ def values_by_backend(option: str, texts: Sequence[str]) -> dict[str, dict[str, 
     for text in texts:
         parts = _OF_BACKEND.fullmatch(text)
         if not parts:
-            raise UsageProblem(f"{option} takes BACKEND:KEY=VALUE, such as {option} trt:device=1, not {text!r}.")
+            raise UsageProblem(f"{option} takes BACKEND:KEY=VALUE, such as trt:device=1, not {text!r}.")
         found.setdefault(parts[1], []).append(parts[2])
     return {backend: values(option, own) for backend, own in found.items()}
 
@@ -222,7 +222,7 @@ def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         name, _, dims = text.rpartition(":")
         sizes = [whole_number(part) for part in dims.split("x")]
         if not name or None in sizes:
-            raise UsageProblem(f"Option {option} takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}.")
+            raise UsageProblem(f"{option} takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}.")
         _refuse_again(option, name, found)
         found[name] = tuple(size for size in sizes if size is not None)
     return found

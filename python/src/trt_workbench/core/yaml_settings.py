@@ -93,7 +93,7 @@ def _explain(
         return UsageProblem(f"The {noun} contradict each other: {reason_in(details)}{f': {file}' if file else ''}")
     name = ".".join(map(str, location))
     if option := options.get(str(location[0])):
-        return UsageProblem(f"Option {option}: {reason_in(details)}.")
+        return UsageProblem(f"{option}: {reason_in(details)}.")
     line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
     where = f": {file}{f':{line}' if line else ''}" if file else ""
     if details["type"] != "extra_forbidden":

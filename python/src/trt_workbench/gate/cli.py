@@ -18,6 +18,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
+from trt_workbench.console.keywords import YAML, as_keywords
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
@@ -50,7 +51,7 @@ def gate(
 
     asked = load_gate(config)
     with run_directory("gate", output) as run:
-        with waiting("Checking") as update:
+        with waiting("Checking") as update, as_keywords(gate, YAML):
             found = run_gate(asked, run.path, run.destination, update)
         write_json(run.path / "gate.json", found)
         write_text(run.path / "summary.md", markdown(found))

@@ -78,9 +78,9 @@ def read_state(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         output, _, name = text.partition("=")
         if not output or not name:
-            raise UsageProblem(f"Option {option} takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
+            raise UsageProblem(f"{option} takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
         if output in pairs:
-            raise UsageProblem(f"Option {option} names the output {output!r} twice; one output feeds only one input.")
+            raise UsageProblem(f"{option} names the output {output!r} twice; one output feeds only one input.")
         pairs[output] = name
     return pairs
 

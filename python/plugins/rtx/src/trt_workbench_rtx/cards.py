@@ -60,7 +60,7 @@ def architectures(names: str) -> dict[str, list[str]]:
     """
     found = grouped(parts(names), _architecture)
     if not found:
-        raise UsageProblem("Option --gpu names no card; pass --gpu rtx5090 or --gpu sm120,sm89,sm86.")
+        raise UsageProblem("--gpu names no card; pass --gpu rtx5090 or --gpu sm120,sm89,sm86.")
     if refused := [titled(*one) for one in found.items() if one[0] not in SERVED]:
         raise UsageProblem(
             f"TensorRT-RTX builds for {', '.join(SERVED)}, not for {', '.join(refused)}; build for that "
