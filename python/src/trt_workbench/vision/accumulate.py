@@ -159,7 +159,7 @@ def _together(
     firsts, lasts = (
         np.argsort(right.order)[np.searchsorted(owned, known, side) - (side == "right")] for side in ("left", "right")
     )
-    step = _AT_ONCE // max(1, len(last)) + 1
+    step = _AT_ONCE // max(len(last), (areas + len(LIMITS)) * thresholds * many) + 1
     for start in range(0, drawn.shape[1], step):
         part = slice(start, start + step)
         counts = np.ascontiguousarray(drawn[:, part])
