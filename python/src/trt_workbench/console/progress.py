@@ -32,10 +32,6 @@ class ProgressUpdate(Protocol):
         """Show the count done, the total, and what is being done."""
 
 
-def _in_terminal() -> bool:
-    return sys.stderr.isatty() and not any(_listeners)
-
-
 @contextmanager
 def pulse(listener: Listener | None = None) -> Iterator[None]:
     """Say what the command is at every few seconds while the block runs, so that it is never silent.
@@ -86,7 +82,7 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
     Yields:
         The function to call with another text.
     """
-    if not _in_terminal():
+    if any(_listeners) or not sys.stderr.isatty():
         now = [text]
         with at_stage(lambda: now[0]):
             yield lambda changed: now.__setitem__(0, changed)

@@ -158,8 +158,8 @@ def printable(text: str, limit: int = LONGEST) -> str:
     middle is left out: the problem comes first and the path last.
     """
     if not text.isprintable():
-        text = _COLOUR.sub("", text)
-        text = "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+        text = re.sub(r"[\t\n\r\v\f]", " ", _COLOUR.sub("", text))
+        text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
     return text if len(text) <= limit else f"{text[: limit * 2 // 3]} […] {text[len(text) - limit // 3 :]}"
 
 
@@ -183,7 +183,3 @@ def allowed(number: float) -> str:
 def is_text(name: str) -> bool:
     """Return whether a name can be drawn: OpenCV and FreeType crash on halves of surrogate pairs, others on NUL."""
     return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)
-
-
-def _escaped(letter: str) -> str:
-    return " " if letter in "\t\n\r\v\f" else letter.encode("unicode_escape").decode()

@@ -100,7 +100,10 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     unit = "queries" if "queries" in measured else "calls"
     count = measured[unit]
     title = f"Milliseconds over {count} {unit}"
-    shown = ((label, *(_milliseconds(claimed(one, column)) for column in columns)) for label, one in rows.items())
+    shown = (
+        (label, *("-" if (time := claimed(one, column)) is None else f"{time:.3f}" for column in columns))
+        for label, one in rows.items()
+    )
     # narrow, so that a figure is not cut in a terminal of 80 columns
     print_table(console, ("", *columns), shown, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
@@ -111,10 +114,6 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
             print_line(console, f"note: {part}; measure longer.")
     if "user_calls" in measured:
         _print_calls(console, measured["user_calls"])
-
-
-def _milliseconds(time: float | None) -> str:
-    return "-" if time is None else f"{time:.3f}"
 
 
 def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
