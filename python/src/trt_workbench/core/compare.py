@@ -234,7 +234,9 @@ def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: f
     a, b = found.reshape(count, -1), expected.reshape(count, -1)
     step = max(1, _BLOCK // a.shape[1])
     parts = [_figures(a[at : at + step], b[at : at + step], typical) for at in range(0, count, step)]
-    max_abs, tops, beyond, nonfinite, *sums = (np.concatenate(one) for one in zip(*parts, strict=True))
+    max_abs, tops, beyond, nonfinite, *sums = (
+        parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+    )
     if kind(found, expected).counted:
         return RowDifferences(none, max_abs, none, nonfinite / a.shape[1], none, none, none, none, none, none)
     lengths = np.sqrt(sums[2])
@@ -242,7 +244,7 @@ def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: f
     empty = tops < tiny(found, expected)
     if empty.any():
         lengths, tops = (np.where(empty, one[~empty].max(initial=0) or 1.0, one) for one in (lengths, tops))
-        for row in np.flatnonzero(empty):
+        for row in np.flatnonzero(empty & (typical < np.inf)):
             beyond[row] = (errors(a[row], b[row]) / tops[row] > typical).mean()
     with np.errstate(over="ignore"):
         figures = np.sqrt(sums[3]) / lengths, max_abs, max_abs / tops, none, beyond, nonfinite
@@ -299,7 +301,11 @@ def _figures(
         small = [((one > 0) & (one < _SMALL)).any() for one in (tops, reach)]
         if not counted and wide is np.float64 and (any(small) or (reach > _LARGE).any()):
             return _figures(found, expected, typical, np.longdouble)
-        beyond = (error / np.where(tops > 0, tops, 1)[:, None] > typical).mean(axis=1)
+        beyond = (
+            (error / np.where(tops > 0, tops, 1)[:, None] > typical).mean(axis=1)
+            if typical < np.inf
+            else np.zeros(len(a))
+        )
         sums = [_product(a, b), _product(a, a), _product(b, b), _product(error, error)]
     broken, bad = (odd.any(axis=1), odd) if not counted else (np.zeros(len(a), bool), odd | (error > 0))
     largest_error, sums[3] = np.where(broken, np.inf, error.max(axis=1)), np.where(broken, np.inf, sums[3])
