@@ -65,7 +65,7 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
         (run / "report.html").touch()
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     text = (tmp_path / "all" / "overview.md").read_text(encoding="utf-8")
-    for part in ("AP 0.5000", "perplexity 29.6500", "change +0.17 %", "fp16"):
+    for part in ("AP 0.5000", "perplexity 29.6500", "change +0.1700 %", "fp16"):
         assert part in page
         assert part in text
     assert "slow &lt;b&gt;" in page

@@ -35,6 +35,11 @@ def some(items: Iterable[object], most: int = 12, mark: str = ", ") -> str:
     return mark.join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
+def decimals(value: float, digits: int = 4) -> str:
+    """Return a figure with its decimals and a minus sign that is no hyphen; without one where it rounds to zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "\N{MINUS SIGN}")  # the sum makes 0 of -0
+
+
 def plural(noun: str) -> str:
     """Return "shapes" or "batches"."""
     return f"{noun}{'es' if noun.endswith('ch') else 's'}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-_SHARE_DIGITS = 3
+_SHARE_DIGITS, _MINUS = 3, "\N{MINUS SIGN}"
+# Changes below it have no digits that are shown.
+_LEAST = 1e-6
 # Shares that are added up may miss 1 by this through rounding.
 _ROUNDING = 1e-12
 
@@ -26,12 +28,14 @@ def share(value: float, digits: int = 0) -> str:
 
 def signed(difference: float, digits: int = 0) -> str:
     """Return a difference of shares with its sign, as `share`."""
-    return f"{'-' if difference < 0 else '+'}{share(abs(difference), digits)}"
+    return f"{_MINUS if difference < 0 else '+'}{share(abs(difference), digits)}"
 
 
 def change(value: float) -> str:
-    """Return a relative change of any size with its sign and four digits, such as "+1.04e-09 %"."""
-    return f"{100 * value:+.4g} %"
+    """Return a relative change with its sign and four decimals, such as "+0.0216 %"; "0 %" of none."""
+    if 0 < abs(value) < _LEAST:
+        return f"within \N{PLUS-MINUS SIGN}{100 * _LEAST:.4f} %"
+    return f"{100 * value:+.4f} %".replace("-", _MINUS) if value else "0 %"
 
 
 def limit(value: float) -> str:

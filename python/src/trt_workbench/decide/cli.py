@@ -23,7 +23,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import grouped, mebibytes
+from trt_workbench.core.counts import decimals, grouped, mebibytes
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
@@ -108,7 +108,12 @@ def _show(decision: Decision, directory: Path) -> None:
         outcome = "compiles" if one.outcome == "built" else f"does not compile: {one.reason}"
         say_line(f"{one.precision} for {one.target}: {outcome}")
     for half in decision.halves:
-        say_line(half)
+        where = (
+            f"; on a machine with the GPU: {decision.speed.command}"
+            if decision.speed and decision.speed.command
+            else ""
+        )
+        say_line(f"{half}{where if half.startswith('Speed: ') else ''}")
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
     # what was left out stands in one sentence of its own, and what is simulated in the table
@@ -128,8 +133,6 @@ def _show(decision: Decision, directory: Path) -> None:
 
 
 def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, ...]:
-    from trt_workbench.decide.words import four_digits
-
     score, speed = row.score, row.speed
     others = [score.others.get(name) if score else None for name in also]
     remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
@@ -138,9 +141,9 @@ def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, 
     remarks += [row.verdict] if row.verdict and told else []
     return (
         f"{score.value:.4f}" if score else "-",
-        four_digits(score.loss) if score else "-",
-        f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
-        *(four_digits(one.loss) if one else "-" for one in others),
+        decimals(score.loss) if score else "-",
+        decimals(score.loss_ci95[1]) if score and score.loss_ci95 else "-",
+        *(decimals(one.loss) if one else "-" for one in others),
         f"{speed.latency_ms:.3f}" if speed else "-",
         *[f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-"] * timed,
         mebibytes(row.size_bytes) if row.size_bytes else "-",

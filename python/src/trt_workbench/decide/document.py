@@ -359,8 +359,7 @@ class Decision(Strict):
         )
         said = [bound, *(f"  {one.sentence}" for one in self.accuracy)] if self.accuracy else []
         if self.speed and self.accuracy:
-            where = f"; on a machine with the GPU: {self.speed.command}" if self.speed.command else ""
-            said.append(f"Speed: {self.speed.sentence}{where}")
+            said.append(f"Speed: {self.speed.sentence}")
         return [*said, *(f"Limits: {one}" for one in self.excluded), f"Then: {self.recommendation.sentence}"]
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from trt_workbench.core.counts import counted, grouped, sized
+from trt_workbench.core.counts import counted, decimals, grouped, sized
 from trt_workbench.core.precision import known
 from trt_workbench.core.statistics.bootstrap import LEAST_UNITS, units_to_settle
 from trt_workbench.core.statistics.comparison import telling_repetitions
@@ -59,9 +59,9 @@ def _accuracy(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float,
     keeps, figure, found, needed = row.keeps(keep, max_loss), _largest(row, keep)[1], row.kept(keep), None
     score = found[figure]
     low, high = score.loss_ci95 or (None, None)
-    said = f"{row.precision}: {keeps}, {figure} loses {_signed(score.loss)}"
+    said = f"{row.precision}: {keeps}, {figure} loses {decimals(score.loss)}"
     if low is not None and high is not None:
-        said += f", at least {_signed(low)}" if keeps == "no" else f", at most {_signed(high)}"
+        said += f", at least {decimals(low)}" if keeps == "no" else f", at most {decimals(high)}"
     said += f" (simulated by {row.backend})" * row.simulated
     if missing := [name for name in keep if name not in found]:
         said += f"; it has no {_listed(missing)}"
@@ -276,11 +276,11 @@ def _ship(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: f
         parts.append(f"{sized(row.size_bytes)} instead of {sized(baseline.size_bytes)}")
     kept = f"{task.figure} {row.score.value:.4f} instead of {baseline.score.value:.4f}"
     ends = row.score.loss_ci95
-    interval = f", 95 % interval {_signed(ends[0])} to {_signed(ends[1])}" if ends else ""
-    parts.append(f"{kept} (loss {_signed(row.score.loss)}{interval}; allowed {max_loss:g})")
+    interval = f", 95 % interval {decimals(ends[0])} to {decimals(ends[1])}" if ends else ""
+    parts.append(f"{kept} (loss {decimals(row.score.loss)}{interval}; allowed {max_loss:g})")
     for name, one in [*row.kept(task.keep).items()][1:]:
         before = baseline.score.others[name].value
-        parts.append(f"{name} {one.value:.4f} instead of {before:.4f} (loss {_signed(one.loss)})")
+        parts.append(f"{name} {one.value:.4f} instead of {before:.4f} (loss {decimals(one.loss)})")
     return f"Ship {row.label}: {'; '.join(parts)}."
 
 
@@ -432,12 +432,3 @@ def _latency(row: DecisionRow) -> float:
 
 def _ms(value: float) -> str:
     return f"{value:.3g} ms"
-
-
-def four_digits(value: float) -> str:
-    """Return a figure with four decimals, without a sign where it rounds to zero."""
-    return f"{round(value, 4) + 0.0:.4f}"  # the sum makes 0 of -0
-
-
-def _signed(value: float) -> str:
-    return four_digits(value).replace("-", "\N{MINUS SIGN}")

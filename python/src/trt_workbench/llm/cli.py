@@ -26,7 +26,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import ReportOutcome, present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.core.percent import change, share
+from trt_workbench.core.percent import change, limit, share
 from trt_workbench.core.settings import Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.variables import let_idle_threads_sleep
@@ -198,7 +198,7 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
         print_table(console, heads, _generations(metrics), title=title, **narrow)
     if metrics["backends"]:
         verdict = reach(metrics["backends"], []).word()
-        print_line(console, f"Gate (at most {change(metrics['max_ppl_increase'])} perplexity): {verdict}")
+        print_line(console, f"Gate (at most {limit(metrics['max_ppl_increase'])} perplexity): {verdict}")
     print_run(console, directory)
 
 

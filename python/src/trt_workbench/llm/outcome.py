@@ -77,7 +77,7 @@ def _row(one: ScoredBackend, scores: TokenScores, base: TokenScores, max_increas
         shown = percent.change(change) if math.isfinite(change) else "not a number"
         failure = (
             f"{one.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}; the gate is "
-            f"{percent.change(max_increase)}{one.overflow}."
+            f"{percent.limit(max_increase)}{one.overflow}."
         )
     return {
         "backend": one.choice.name,

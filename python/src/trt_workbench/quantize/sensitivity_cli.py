@@ -20,6 +20,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
+from trt_workbench.core.counts import counted, decimals
 from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
 
@@ -80,7 +81,6 @@ def sensitivity(
 
 def _show(found: Sensitivity, directory: Path) -> None:
 
-    from trt_workbench.core.counts import counted
     from trt_workbench.quantize.sensitivity_report import brings
 
     console = stdout_console(quiet=False)
@@ -119,5 +119,5 @@ def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:
     if not scored:
         return cells
     score = group.score
-    ends = f"{score.loss_ci95[0]:.4f} to {score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-"
-    return (*cells, f"{score.value:.4f}" if score else "-", f"{score.loss:.4f}" if score else "-", ends)
+    ends = f"{decimals(score.loss_ci95[0])} to {decimals(score.loss_ci95[1])}" if score and score.loss_ci95 else "-"
+    return (*cells, f"{score.value:.4f}" if score else "-", decimals(score.loss) if score else "-", ends)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench import __version__
-from trt_workbench.core.counts import counted, mebibytes, sized
+from trt_workbench.core.counts import counted, decimals, mebibytes, sized
 from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.machines import other_machine
@@ -191,7 +191,7 @@ def is_our_page(path: Path) -> bool:
 
 def _figure(value: float | None, digits: int = 4) -> str:
     """Format a figure, or a dash where there is none."""
-    return "\N{EN DASH}" if value is None else f"{value:z.{digits}f}"
+    return "\N{EN DASH}" if value is None else decimals(value, digits)
 
 
 def small(value: float | None) -> str:

@@ -13,6 +13,7 @@ from trt_workbench.backends.registry import check_builds, gpu_in_use
 from trt_workbench.bench import changes
 from trt_workbench.core.builds import FILE as BUILDS
 from trt_workbench.core.builds import BuildGroups, BuiltGroup, builds_of
+from trt_workbench.core.counts import decimals
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.files import require_there
@@ -384,8 +385,9 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bo
         return [("not proven", told)]
     after, bound = scored.after, settings.max_loss
     ends = after.loss_ci95
-    within = f", 95 % interval {ends[0]:.4f} to {ends[1]:.4f}" if ends else ""
-    text = f"{scored.name} {scored.before.value:.4f} before, {after.value:.4f} after: loss {after.loss:.4f}{within}."
+    within = f", 95 % interval {decimals(ends[0])} to {decimals(ends[1])}" if ends else ""
+    lost = f"loss {decimals(after.loss)}{within}"
+    text = f"{scored.name} {scored.before.value:.4f} before, {after.value:.4f} after: {lost}."
     if after.keeps(bound, scored.images) or (equal and after.alike):  # equal to the last bit needs no proof
         return [("safe", text)]
     proven = (ends[0] if ends else after.loss) > 0

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from trt_workbench.core.counts import decimals
 from trt_workbench.core.input_files import parse_json
 from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.kinds import Method
@@ -103,9 +104,12 @@ class SearchPoint(_Part):
     def words(self, bound: float) -> str:
         """Return its score and losses, in digits that distinguish them from a bound."""
         digits = digits_for(bound)
-        ends = f" (95 %: {self.loss_ci95[0]:.{digits}f} to {self.loss_ci95[1]:.{digits}f})" if self.loss_ci95 else ""
-        seen = "" if self.seen_loss is None else f", {self.seen_loss:.{digits}f} on the half used for calibration"
-        return f"{self.value:.{digits}f}, loss {self.loss:.{digits}f}{ends}{seen}"
+        ends = " to ".join(decimals(end, digits) for end in self.loss_ci95 or ())
+        seen = f", {decimals(self.seen_loss or 0.0, digits)} on the half used for calibration"
+        loss = (
+            f"loss {decimals(self.loss, digits)}{f' (95 %: {ends})' * bool(ends)}{seen * (self.seen_loss is not None)}"
+        )
+        return f"{self.value:.{digits}f}, {loss}"
 
     def keeps(self, bound: float) -> bool:
         """Whether the loss is within a bound on both halves of the data: on one half, that is often chance."""
