@@ -69,15 +69,21 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
     (check,) = gate(tmp_path, text)["checks"]
     assert (check["name"], check["passed"], check["exit_code"]) == ("score", True, 0)
     assert "loss 0.0000 against the baseline's" in check["text"]
-    assert re.match(r"AP 0\.\d{4} on 4 images, 95 % interval 0\.\d{4} to [01]\.\d{4}, loss ", check["text"])
-    assert "(paired by image, 95 % interval -0.1339 to 0.1339; not certain)" in check["text"]  # of four images
+    assert re.match(
+        r"AP 0\.\d{4} on 4 images, 95 % interval 0\.\d{4} to [01]\.\d{4}, 0\.\d{4} above at_least 0\.2; loss ",
+        check["text"],
+    )
+    assert (
+        "(paired by image, 95 % interval \N{MINUS SIGN}0.1339 to 0.1339; not certain), within max_loss 0.005"
+        in check["text"]
+    )  # of four images
     better = (run / "metrics.json").read_text().replace('"AP": 0.', '"AP": 0.9', 1)
     (tmp_path / "better.json").write_text(better)
     text = text.replace(str(run), str(tmp_path / "better.json")).replace("0.2", "0.99")
     (check,) = gate(tmp_path, text, code=1)["checks"]
     assert check["text"].startswith("AP 0.")
-    assert "is below 0.99" in check["text"]
-    assert "more than 0.005" in check["text"]
+    assert "below at_least 0.99" in check["text"]
+    assert check["text"].endswith(", more than max_loss 0.005")
     assert "unpaired, without an interval: the baseline has no predictions.json" in check["text"]
 
 
@@ -98,7 +104,7 @@ def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, st
     (tmp_path / "base" / "metrics.json").write_text(json.dumps(metrics))
     said = gate(tmp_path, text)["checks"][0]["text"]
     low, high = map(
-        float, said.partition("paired by image, 95 % interval ")[2].rstrip(")").partition(";")[0].split(" to ")
+        float, re.findall(r"image, 95 % interval (\S+) to (\d\.\d+)", said.replace("\N{MINUS SIGN}", "-"))[0]
     )
     assert low < -0.1 < high  # of four images others may lose
 
@@ -107,7 +113,7 @@ def test_a_score_that_is_a_guess_does_not_pass(scores: tuple[Path, str], tmp_pat
     (check,) = gate(
         tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}  conf: 0.9999\n  at_least: {{AP: 0.0001}}\n", code=1
     )["checks"]
-    assert "AP 0.0000 is as good as guessing (0), so there is nothing to lose" in check["text"]
+    assert "; AP is as good as guessing (0), so there is nothing to lose" in check["text"]
 
 
 def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(
@@ -151,7 +157,7 @@ def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     assert [(one["name"], one["exit_code"]) for one in found["checks"]] == [("verify", 1), ("latency", 1)]
     assert "twice.onnx is wrong" in found["checks"][0]["text"]
     assert str(tmp_path / "run" / "verify" / "report.html") in found["checks"][0]["text"]
-    assert "more than 1e-06 ms" in found["checks"][1]["text"]
+    assert "above at_most_ms 1e-06" in found["checks"][1]["text"]
     assert re.search(r"on ort-cpu: \d+\.\d{3} ms \(\d+ % interval \d+\.\d{3} to ", found["checks"][1]["text"])
     assert found["checks"][1]["report"] == "latency/report.html"
     page = (tmp_path / "run" / "report.html").read_text()
@@ -223,21 +229,25 @@ def test_a_score_of_the_users_is_judged_by_its_limits_and_by_its_loss(
         "mine.better = {'error': 'lower', 'near': 'higher'}\n"
     )
     text = f"model: {model}\nscore:\n  score: s.py:mine\n  data: data.npz\n  backends: ort-cpu\n"
+    near = f"{(error < 0.1).mean():.4f}"
     (check,) = gate(tmp_path, f"{text}  at_most: {{mine: {error.mean() + 1e-4}}}\n  at_least: {{near: 0.6}}")["checks"]
-    assert check["text"] == f"mine {error.mean():.4f} of fp32 on ort-cpu, 64 samples"
+    assert check["text"] == (
+        f"mine {error.mean():.4f} of fp32 on ort-cpu, 0.0001 below at_most {error.mean() + 1e-4:g}; near {near}, "
+        f"{float(near) - 0.6:.4f} above at_least 0.6, 64 samples"
+    )
     assert check["certain"]
     beyond = f"{text}  at_most: {{mine: {error.mean() - 1e-4}}}\n  at_least: {{near: 0.9}}"
     (check,) = gate(tmp_path, beyond, code=1)["checks"]
-    near = f"{(error < 0.1).mean():.4f}"
-    assert f"mine {error.mean():.4f} is above 0.0" in check["text"]
-    assert f"near {near} is below 0.9" in check["text"]
+    assert f"mine {error.mean():.4f} of fp32 on ort-cpu, 0.0001 above at_most 0.0" in check["text"]
+    assert f"near {near}, {0.9 - float(near):.4f} below at_least 0.9" in check["text"]
     lower = f"{text}  precisions: fp32,int8\n  calibration: data.npz\n  max_loss: "
     (check,) = gate(tmp_path, f"{lower}1.0")["checks"]
-    loss = re.search(r"of int8 on ort-cpu, loss (0\.\d{4}) \(", check["text"])
+    loss = re.search(r"of int8 on ort-cpu; loss (0\.\d{4}) \(", check["text"])
     assert loss
     assert float(loss[1]) > 0
     (check,) = gate(tmp_path, f"{lower}{float(loss[1]) / 2}", code=1)["checks"]
-    assert f"int8 on ort-cpu: mine loses {loss[1]}, more than" in check["text"]
+    assert f"of int8 on ort-cpu; loss {loss[1]} (" in check["text"]
+    assert f", more than max_loss {float(loss[1]) / 2:g}, 64 samples" in check["text"]
     (check,) = gate(tmp_path, f"{text}  at_most: {{mistake: 1}}", code=2)["checks"]
     assert check["text"] == "score.at_most: mistake has no value in this run; these have one: mine, near."
 

@@ -59,9 +59,7 @@ def gate(
         directory = run.commit("complete", passed=found.passed)
     drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
     if not found.passed:
-        failed = [one for one in found.checks if not one.passed]
-        first = max(failed, key=lambda one: one.exit_code)
-        raise _KINDS[first.exit_code](f"{found.headline} {first.name}: {first.text.rstrip('.')}.")
+        raise _KINDS[max(one.exit_code for one in found.checks)](found.headline)
     drawing.end()
 
 
@@ -70,5 +68,6 @@ def _show(found: GateDocument, directory: Path) -> None:
     say = partial(print_line, console)
     for one in found.checks:
         say(f"{one.word if one.passed else 'FAILED'}  {one.name}: {one.text}")
-    say(found.headline)
+    if found.passed:  # else the error says it
+        say(found.headline)
     print_run(console, directory)

@@ -66,17 +66,25 @@ class ScorePart(_Part):
         alone = {"precisions": ("fp32",), "repetitions": 0, "search": False, "max_loss": self.max_loss}
         return {**alone, **given} if "score" in given else given
 
-    def beyond(self, figures: Mapping[str, float]) -> list[str]:
-        """Return the limits that figures are beyond, in sentences. Raises UsageProblem where one of them is absent."""
-        limits = [("at_least", one) for one in self.at_least.items()] + [
-            ("at_most", one) for one in self.at_most.items()
-        ]
-        found = []
-        for limit, (name, bound) in limits:
-            value = figure(figures, name, f"score.{limit}")
-            if value < bound if limit == "at_least" else value > bound:
-                found.append(f"{name} {value:.4f} is {'below' if limit == 'at_least' else 'above'} {bound}")
-        return found
+    def margins(self, figures: Mapping[str, float], main: str, words: str) -> tuple[str, bool]:
+        """Return figures with their distances from the limits, a clause each, and whether all are within.
+
+        Args:
+            figures: of the run by name.
+            main: the one that comes first, limited or not.
+            words: on that one.
+
+        Raises:
+            UsageProblem: a figure with a limit is absent.
+        """
+        told, within = {main: words}, True
+        for limit, bounds in (("at_least", self.at_least), ("at_most", self.at_most)):
+            for name, bound in bounds.items():
+                value = figure(figures, name, f"score.{limit}")
+                within = within and (value >= bound if limit == "at_least" else value <= bound)
+                away = f"{abs(value - bound):.4f} {'above' if value >= bound else 'below'} {limit} {bound:g}"
+                told[name] = f"{told.get(name, f'{name} {value:.4f}')}, {away}"
+        return "; ".join(told.values()), within
 
 
 def figure(figures: Mapping[str, float], name: str, place: str) -> float:

@@ -14,8 +14,7 @@ read = reader("gate.json", GateDocument)
 
 def answer(found: GateDocument) -> Headline:
     """Return what the page of a run says first."""
-    said = [found.headline, *(f"{one.name}: {one.text}" for one in found.checks if not one.passed)]
-    return Headline(said, found.reach.word())
+    return Headline([found.headline], found.reach.word())
 
 
 def view(found: GateDocument, _directory: Path) -> dict[str, Any]:

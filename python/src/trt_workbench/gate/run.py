@@ -18,7 +18,7 @@ from trt_workbench.bench import MatrixSettings, bench, compare, prepare_bench, r
 from trt_workbench.console.called import Finished, call_command, called, settings_of
 from trt_workbench.console.keywords import worded
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
-from trt_workbench.core.counts import counted, grouped
+from trt_workbench.core.counts import counted, decimals, grouped
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.core.files import require_there
@@ -44,7 +44,7 @@ from trt_workbench.vision import (
 )
 
 METRICS, PREDICTIONS = "metrics.json", "predictions.json"
-_UNCLEAR = "cannot tell"
+_UNCLEAR, _SIDES = "cannot tell", ("below", "above")
 
 
 class CheckResult(NamedTuple):
@@ -201,23 +201,22 @@ def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
         return CheckResult(str(done.failure), done.failure)
     main = task_of(done.document["model"]["task"]).decided_by
     figures = _figures(done.document)
-    score = figure(figures, main, "score")
-    problems = part.beyond(figures)
     own = coco_scores(done.directory, done.document["settings"].get("seed", 0))
     alone = own.against(None)
-    within = f", 95 % interval {alone.ci95[0]:.4f} to {alone.ci95[1]:.4f}" if alone.ci95 else ""
-    certain, text = True, f"{main} {score:.4f} on {done.document['images']} images{within}"
+    ends = f", 95 % interval {alone.ci95[0]:.4f} to {alone.ci95[1]:.4f}" if alone.ci95 else ""
+    score = figure(figures, main, "score")
+    words = f"{main} {score:.4f} on {done.document['images']} images{ends}"
+    (text, passed), certain = part.margins(figures, main, words), True
     if told := alone.as_good_as_guessing:
-        problems.append(f"{main} {score:.4f} is {told}")
+        text, passed = f"{text}; {main} is {told}", False
     if part.baseline:
         before = _baseline(part.baseline, done.document)
         known = figure(_figures(before), main, "score.baseline")
-        loss = known - score
         certainty, certain = _certainty(part, done, own)
-        text += f", loss {loss:.4f} against the baseline's {known:.4f} ({certainty})"
-        if loss > part.max_loss:
-            problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {known:.4f}")
-    return _judged(problems, text, certain=certain)
+        text += f"; loss {decimals(known - score)} against the baseline's {known:.4f} ({certainty}), "
+        text += f"{'more than' if known - score > part.max_loss else 'within'} max_loss {part.max_loss:g}"
+        passed = passed and known - score <= part.max_loss
+    return _judged(text, passed=passed, certain=certain)
 
 
 def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore) -> tuple[str, bool]:
@@ -235,7 +234,10 @@ def _certainty(part: ScorePart, done: Finished[CocoMetrics], own: ResampledScore
         return "no resample of the images has this figure", False
     certain = row.loss > part.max_loss or row.keeps(part.max_loss, found["images"])
     doubt = "" if certain else "; not certain"
-    return f"paired by image, 95 % interval {row.loss_ci95[0]:.4f} to {row.loss_ci95[1]:.4f}{doubt}", certain
+    return (
+        f"paired by image, 95 % interval {decimals(row.loss_ci95[0])} to {decimals(row.loss_ci95[1])}{doubt}",
+        certain,
+    )
 
 
 def _figures(found: CocoMetrics) -> dict[str, float]:
@@ -247,24 +249,23 @@ def _decided(model: Path, part: ScorePart, place: Path) -> CheckResult:
     done: Finished[Decision] = call_command(
         decide, lambda run: read_document(run / "decision.json", Decision), model, output=place, **part.settings
     )
-    found, problems, texts, certain = done.document, list[str](), list[str](), True
+    found, texts, passed, certain = done.document, list[str](), True, True
     for row in found.rows:
         if row.score is None:
-            problems.append(f"{row.label}: {row.state}, {row.reason}")
+            texts, passed = [*texts, f"{row.label}: {row.state}, {row.reason}"], False
             continue
-        figures = {found.figure: row.score, **row.score.others}
-        problems += [f"{row.label}: {one}" for one in part.beyond({name: one.value for name, one in figures.items()})]
-        text = f"{found.figure} {row.score.value:.4f} of {row.label}"
+        figures = {name: one.value for name, one in {found.figure: row.score, **row.score.others}.items()}
+        text, within = part.margins(figures, found.figure, f"{found.figure} {row.score.value:.4f} of {row.label}")
         if told := row.score.as_good_as_guessing:
-            problems.append(f"{text} is {told}")
+            text, within = f"{text}, which is {told}", False
         if row.precision != BASELINE:
             ends = row.score.loss_ci95
-            text += f", loss {row.score.loss:.4f}" + (f" ({ends[0]:.4f} to {ends[1]:.4f})" if ends else "")
+            text += f"; loss {decimals(row.score.loss)}"
+            text += f" ({decimals(ends[0])} to {decimals(ends[1])})" if ends else ""
+            text += f", {'within' if row.meets else 'more than'} max_loss {part.max_loss:g}"
             certain = certain and row.keeps([found.figure], part.max_loss) != "not shown"
-            if not row.meets:
-                problems.append(f"{row.label}: {found.figure} loses {row.score.loss:.4f}, more than {part.max_loss}")
-        texts.append(text)
-    return _judged(problems, f"{'; '.join(texts)}, {found.samples} {found.unit}", certain=certain)
+        texts, passed = [*texts, text], passed and within and (row.precision == BASELINE or bool(row.meets))
+    return _judged(f"{'; '.join(texts)}, {found.samples} {found.unit}", passed=passed, certain=certain)
 
 
 def _baseline(place: Path, found: CocoMetrics) -> CocoMetrics:
@@ -292,9 +293,12 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
     found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
     medians = {f"{work} on {runtime}": median_interval(times) for (work, runtime), times in found.items() if times}
     most = part.at_most_ms
-    slow = [f"{name} takes {one.median:.3f} ms" for name, one in medians.items() if most and one.median > most]
-    problems = [f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else []
-    text = "; ".join(f"{name}: {one.in_words}" for name, one in medians.items())
+    passed = not most or all(one.median <= most for one in medians.values())
+    text = "; ".join(
+        f"{name}: {one.in_words}"
+        + (f", {abs(most - one.median):.3f} ms {_SIDES[one.median > most]} at_most_ms {most:g}" if most else "")
+        for name, one in medians.items()
+    )
     doubtful = [one for one in unstable(done.document.records) if len(one["repetitions"]) == one["measured"]]
     certain = not doubtful
     if doubtful:
@@ -308,11 +312,10 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
         text += (
             f"; against the baseline: {', '.join(f'{count} {outcome}' for outcome, count in tally.items())}{unclear}"
         )
-        problems += [str(failure)] if failure else []
+        passed, text = passed and not failure, f"{text}; {failure}" if failure else text
         certain = certain and all(one["outcome"] != _UNCLEAR for one in compared["points"])
-    return _judged(problems, text, certain=certain)
+    return _judged(text, passed=passed, certain=certain)
 
 
-def _judged(problems: list[str], text: str, *, certain: bool) -> CheckResult:
-    said = f"{'; '.join(problems)} ({text})" if problems else text
-    return CheckResult(said, CheckFailed(said) if problems else None, certain=certain)
+def _judged(text: str, *, passed: bool, certain: bool) -> CheckResult:
+    return CheckResult(text, None if passed else CheckFailed(text), certain=certain)
