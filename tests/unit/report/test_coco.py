@@ -268,7 +268,7 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
 def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
     said = " ".join(summarise(read(run)))
-    assert "Over 1000 resamples of 12 images, 95 % of the APs lie between 0.4510 and 0.5490: uncertainty" in said
+    assert "95 % confidence interval of AP: 0.4510 to 0.5490 (bootstrap over 12 images)." in said
     assert "not a range for other images" in said
     assert "would give" not in said
     page = write_report(run).read_text(encoding="utf-8")

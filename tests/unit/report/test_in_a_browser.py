@@ -286,6 +286,24 @@ def test_what_a_table_is_read_for_is_seen_without_scrolling_on_a_phone(
     assert beyond <= 0
 
 
+def test_no_table_is_cut_on_a_phone_that_is_not_long(page: Browser, pages: dict[str, Path]) -> None:
+    """What is too wide is a list of rows there, each cell behind its heading; on a screen it stays a table."""
+    cut, cells = {}, 0
+    for kind, path in pages.items():
+        page.open(path, 390)
+        cut[kind] = page.ask(
+            """[...document.querySelectorAll(".scroll")].filter((box) => box.querySelector(":scope > table")
+              && box.scrollWidth > box.clientWidth && box.firstElementChild.rows.length <= 41).length"""
+        )
+        cells += page.ask("document.querySelectorAll('.stack td[data-label]').length")
+        page.show(1280)
+        assert page.ask(
+            "[...document.querySelectorAll('table')].every((one) => getComputedStyle(one).display === 'table')"
+        )
+    assert cut == dict.fromkeys(pages, 0)
+    assert cells > 100
+
+
 def test_a_picture_that_is_wider_than_a_phone_says_so(page: Browser, pages: dict[str, Path]) -> None:
     said = """[...document.querySelectorAll("figure.scroll")].map((one) =>
       [one.scrollWidth > one.clientWidth, getComputedStyle(one, "::after").content.includes("Scroll")])"""

@@ -301,7 +301,7 @@ def _of_side(side: SideView) -> list[str]:
             f"{side.title}: {alone}with the profiler its {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms; "
             f"the longest ({share(part)} of that) are {names}."
         )
-    found += [f"Its times are unreliable: {why}." for why in side.facts.get("unstable", ())]
+    found += [f"Times of {side.title} are unreliable: {why}." for why in side.facts.get("unstable", ())]
     if side.providers:
         each = ", ".join(f"{name} {count} ({time_ms:.3f} ms)" for name, (count, time_ms) in side.providers.items())
         found.append(f"Nodes by provider: {each}.")

@@ -96,8 +96,8 @@ def summarise(metrics: CocoMetrics) -> list[str]:
     if ends := figures.get(f"{name}_ci95"):
         main = task.measures[-1].main[0]
         sentences.append(
-            f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the {main}s lie "
-            f"between {ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
+            f"95 % confidence interval of {main}: {ends[0]:.4f} to {ends[1]:.4f} (bootstrap over "
+            f"{counted(metrics['images'], 'image')})."
         )
     if at := in_words(metrics):
         sentences.append(at)
