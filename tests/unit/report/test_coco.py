@@ -269,10 +269,10 @@ def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) ->
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
     said = " ".join(summarise(read(run)))
     assert "95 % confidence interval of AP: 0.4510 to 0.5490 (bootstrap over 12 images)." in said
-    assert "not a range for other images" in said
     assert "would give" not in said
     page = write_report(run).read_text(encoding="utf-8")
-    assert page.count("0.4510 to 0.5490") == 3  # on the card, in the picture and in the table
+    assert "not a range for other images" in page
+    assert page.count("0.4510 to 0.5490") == 4  # in the answer, on the card, in the picture and in the table
 
 
 def test_a_confusion_matrix_of_80_classes_is_cut_down_to_what_can_be_read() -> None:

@@ -34,7 +34,7 @@ def signed(difference: float, digits: int = 0) -> str:
 def change(value: float) -> str:
     """Return a relative change with its sign and four decimals, such as "+0.0216 %"; "0 %" of none."""
     if 0 < abs(value) < _LEAST:
-        return f"within \N{PLUS-MINUS SIGN}{100 * _LEAST:.4f} %"
+        return f"< {100 * _LEAST:.4f} %"
     return f"{100 * value:+.4f} %".replace("-", _MINUS) if value else "0 %"
 
 
