@@ -228,7 +228,7 @@ def test_repetitions_that_differ_more_than_their_noise_tell_nothing() -> None:
     for first, second in ((wild, calm), (calm, wild)):
         (change,) = changes(first, second, 0.02)
         assert change.outcome == "cannot tell"
-        assert "repetitions differ by" in next(iter(change.unstable.values()))[0]
+        assert "between repetitions" in next(iter(change.unstable.values()))[0]
 
 
 OPPOSITE = {"regression": "improvement", "improvement": "regression"}

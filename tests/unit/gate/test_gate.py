@@ -183,10 +183,10 @@ def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch
 @pytest.mark.long
 def test_a_time_that_cannot_be_relied_on_says_so(twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda *_, **__: SamplingLimits(1, 0.01, 2, 100))
-    monkeypatch.setattr("trt_workbench.bench.words.point_reasons", lambda _: ["its repetitions differ by 85 %"])
+    monkeypatch.setattr("trt_workbench.bench.words.point_reasons", lambda _: ["it varied by 85 % between repetitions"])
     text = f"model: {twice}\nlatency: {{backends: ort-cpu, at_most_ms: 1000}}\n"
     (check,) = gate(tmp_path, text)["checks"]
-    assert "; unreliable at 1 point: its repetitions differ by 85 %" in check["text"]
+    assert "; unreliable at 1 point: it varied by 85 % between repetitions" in check["text"]
     assert not check["certain"]
     assert answer(read(tmp_path / "run")).verdict == "passed, with doubts"
 

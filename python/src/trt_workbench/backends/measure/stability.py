@@ -99,10 +99,7 @@ def between_repetitions(medians: Sequence[Interval]) -> list[str]:
     reasons, values = [], [one.median for one in medians]
     spread = (max(values) - min(values)) / median(values)
     if spread > DRIFT and max(one.low for one in medians) > min(one.high for one in medians):
-        reasons.append(
-            f"its repetitions differ by {share(spread)} ({min(values):.3f} to {max(values):.3f} ms), more than the "
-            "noise within them explains"
-        )
+        reasons.append(f"it varied by {share(spread)} between repetitions ({min(values):.3f} to {max(values):.3f} ms)")
     if (drift := repetition_drift(values)) is not None and drift > DRIFT:
         reasons.append(f"the median drifted by {share(drift)} from the first repetitions to the last")
     return reasons
