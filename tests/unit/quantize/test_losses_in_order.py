@@ -199,3 +199,18 @@ def test_a_fold_has_steps_in_its_own_unit(tmp_path: Path) -> None:
     assert ends is not None
     assert ends[1] == pytest.approx(0.5 * 0.088, abs=0.001)
     assert not math.isclose(ends[1], 0.088, abs_tol=0.01)
+
+
+@pytest.mark.parametrize("lost", [4, 10, 30])
+def test_a_loss_of_agreement_is_shown_to_be_a_loss(tmp_path: Path, lost: int) -> None:
+    """No sample agrees more than fully: one that was not drawn cannot make up for those that lose."""
+    from scipy.stats import binomtest
+
+    fields, changed = (
+        {"top1": np.r_[np.zeros(count), np.ones(100 - count)].tolist(), "positions": 1} for count in (0, lost)
+    )
+    ends = against(tmp_path, 100, fields, changed, "top1").loss_ci95
+    expected = binomtest(lost, 100).proportion_ci(method="exact")
+    assert ends is not None
+    assert 0 < ends[0] == pytest.approx(expected.low, abs=0.01)
+    assert ends[1] == pytest.approx(expected.high, abs=0.015)

@@ -97,8 +97,8 @@ class ResampledScore:
             each = None if self.each is None or reference.each is None else self._loss(reference.each, self.each)
             loss_ends = loss_interval(loss, losses, self.count, self.seed, reference.step, each)
             alike, deviation = bool((losses == losses[0]).all()), float(np.nanstd(losses)) if loss_ends else None
-            if counted and loss_ends:  # what agrees cannot agree more
-                loss_ends = max(loss_ends[0], 0.0), loss_ends[1]
+            if counted and loss_ends:  # what agrees cannot agree more, also of samples that were not drawn
+                loss_ends = (interval(losses, loss) or loss_ends)[0], loss_ends[1]
                 ends = 1 - loss_ends[1], 1 - loss_ends[0]
         return RowScore(
             value=self.value,
