@@ -44,6 +44,7 @@ def test_a_card_that_is_none_and_a_missing_compiler_are_refused_first(monkeypatc
         require_targets(("rtx5090",))
     require_targets(())
     assert "rtx9999" in stderr_of("decide", "--targets", "rtx9999")
+    assert "--annotations" in stderr_of("decide", "--targets", "targets.npy")
 
 
 def test_the_page_says_where_files_compile(run: Path) -> None:

@@ -77,4 +77,7 @@ def _architecture(name: str) -> str:
     card = _MAKER.sub("", re.sub("[ _-]", "", lower))
     if sm := known.get(card) or known.get(_SUFFIX.sub("", card)):
         return sm
-    raise UsageProblem(f"Unknown card {name!r}; name its architecture, such as sm120, or {did_you_mean(card, known)}")
+    raise UsageProblem(
+        f"Unknown card {name!r}; name its architecture, such as sm120, or "
+        + (did_you_mean(card, known) if "." not in name else "the file of a score's targets by --annotations.")
+    )
