@@ -118,6 +118,10 @@ def test_without_a_terminal_every_command_says_what_it_is_at(
             assert said() == "Opening"
             update("Open")
             assert said() == "Open"
+            advance(3, 40)  # what is there at the beginning took no time
+            assert said() == "Evaluating: 3 of 40 images"
+            began = time.perf_counter
+            monkeypatch.setattr(time, "perf_counter", lambda: began() + 2)
             advance(3, 40)
             assert re.fullmatch(r"Evaluating: 3 of 40 images, [\d.]+ images/s", said())
             count(0, 2)

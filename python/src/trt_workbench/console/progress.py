@@ -137,7 +137,8 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
             def update(done: int, total: int, doing: str = "") -> None:
                 nonlocal said
                 since = time.perf_counter() - began
-                rate = f"{done / since:.1f} {unit}/s" if done > 0.05 * since else ""
+                # what is there at the beginning took no time here
+                rate = f"{done / since:.1f} {unit}/s" if since >= 1 and done > 0.05 * since else ""
                 progress.update(task, completed=done, total=total, rate=rate, doing=doing)
                 said = (
                     f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
