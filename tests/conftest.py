@@ -212,8 +212,9 @@ def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the plots of reports blank once everything is in them: laying them out takes longer than most commands."""
+    """Leave the plots of reports blank, without a layout, once all is in them: it takes longer than most commands."""
     monkeypatch.setattr("trt_workbench.report.page.written", lambda _: '<svg class="plot"></svg>\n')
+    monkeypatch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda _: None)
 
 
 @pytest.fixture
