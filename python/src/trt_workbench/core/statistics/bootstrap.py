@@ -91,8 +91,11 @@ def loss_interval(
         each = loss + units * (change @ draw_counts(units, seed, len(drawn))[known]) / len(change)
     # all quantiles of the weight in any order; it is 1 - u^(1 / units), where u is uniform
     weights = 1 - np.random.default_rng((seed, units)).permutation(np.linspace(0, 1, len(drawn))) ** (1 / units)
-    low = float(np.nanquantile(drawn * (1 - weights) + min(-step, each.min()) * weights, _TAIL))
-    high = float(np.nanquantile(drawn * (1 - weights) + max(step, each.max()) * weights, 1 - _TAIL))
+    low, high = (
+        ends[place]
+        for place, most in enumerate((min(-step, each.min()), max(step, each.max())))
+        if (ends := interval(drawn * (1 - weights) + most * weights))
+    )
     of_none = step * (1 - _TAIL ** (1 / units))
     return min(loss, low), max(loss, high, of_none if high > 0 else high)
 
