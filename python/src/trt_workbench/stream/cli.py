@@ -235,7 +235,7 @@ def _show_paced(paced: Paced, console: Console) -> None:
 
 
 def _row(lane: LaneMetrics) -> tuple[str, ...]:
-    growth = "-" if lane.drift is None else f"{lane.drift.exponent:+.2f}"
+    growth = "-" if lane.drift is None else f"{lane.drift.exponent:+.2f}".replace("-", "\N{MINUS SIGN}")
     failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
     warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
     verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
