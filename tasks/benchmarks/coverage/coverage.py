@@ -155,7 +155,7 @@ def average_precision(rng: np.random.Generator, lose: float, gain: float) -> Kin
         return CocoMatches(np.arange(1, len(chosen) + 1), truth, CLASSES, table)
 
     def made(chosen: Moved, side: Moved) -> list[Callable]:
-        return [found(chosen, one).main for one in (np.zeros_like(side), side)]
+        return [found(chosen, one).figures for one in (np.zeros_like(side), side)]
 
     return of_images(rng, lose, gain, made, "AP", sum(map(len, objects)))
 

@@ -16,9 +16,9 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.cli.test_shards import SCORED, without_times
 from tests.plugins.fleet.test_slurm import EVALUATION, write
 from tests.ray_cluster import killed_run, ray_cluster
+from tests.shards import SCORED, without_times
 from tests.slurm_cluster import TRTW, SlurmCluster, disturbed_run
 
 TOKEN = "0123456789abcdef" * 2

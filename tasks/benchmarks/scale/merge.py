@@ -24,7 +24,7 @@ from trt_workbench.core.array_files import save_arrays
 from trt_workbench.core.documents import append_lines, write_json
 from trt_workbench.core.files import anything
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import ShardDocument, write_document
+from trt_workbench.core.shard_files import write_document
 from trt_workbench.vision.detections import DetectionTable, write_predictions
 from trt_workbench.vision.document import STAGES
 from trt_workbench.vision.scenes.scenes import CATEGORY_IDS, CLASSES, write_dataset
@@ -84,7 +84,8 @@ def write_shards(folder: Path, template: Path, truth: np.ndarray[Any, Any], per_
     known = json.loads((template / "shard.json").read_text(encoding="utf-8"))
     annotations = folder / f"truth-{images}.json"
     for index in range(count):
-        block, own = Shard(index, count).block(images), place / str(index)
+        shard, own = Shard(index, count), place / str(index)
+        block = shard.block(images)
         own.mkdir(parents=True)
         for name in ("run.json", "env.json"):
             shutil.copy(template / name, own / name)
@@ -94,12 +95,11 @@ def write_shards(folder: Path, template: Path, truth: np.ndarray[Any, Any], per_
         asked = {**known["asked"], "data_sha256": hashlib.sha256(annotations.read_bytes()).hexdigest()}
         whole = {**known["whole"], "images": str(folder / f"images-{images}"), "annotations": str(annotations)}
         whole |= {"detections": len(table), "wall_s": 1.0}
-        numbers = {"index": index, "count": count, "items": images, "first": block.start, "end": block.stop}
-        document = {**known, **numbers, "done": len(block), "asked": asked, "whole": whole}
         done, sides = np.arange(block.start, block.stop) + 1, np.full((len(block), 2), SIDE, np.int32)
         rows = {"done": done, "sizes": sides, "stages_ms": np.ones((len(block), len(STAGES)))}
         save_arrays(own / FOUND, {**rows, **{name: value for name, value in vars(table).items() if name != "extra"}})
-        write_document(own, ShardDocument.model_validate(document))
+        facts = {name: known[name] for name in ("command", "unit", "ran")}
+        write_document(own, shard, block, **facts, items=images, done=len(block), asked=asked, whole=whole)
     return place
 
 
