@@ -107,13 +107,8 @@ def _show(decision: Decision, directory: Path) -> None:
     for one in decision.compiles:
         outcome = "compiles" if one.outcome == "built" else f"does not compile: {one.reason}"
         say_line(f"{one.precision} for {one.target}: {outcome}")
-    for half in decision.halves:
-        where = (
-            f"; on a machine with the GPU: {decision.speed.command}"
-            if decision.speed and decision.speed.command
-            else ""
-        )
-        say_line(f"{half}{where if half.startswith('Speed: ') else ''}")
+    for half in decision.halves(command=True):
+        say_line(half)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
     # what was left out stands in one sentence of its own, and what is simulated in the table

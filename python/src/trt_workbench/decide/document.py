@@ -351,15 +351,15 @@ class Decision(Strict):
         doubts = len(self.recommendation.doubts) + (not any(row.certain for row in scored))
         return Reach(1, 1, len(scored), wrong=failed and not unproven, unproven=unproven, doubts=doubts)
 
-    @property
-    def halves(self) -> list[str]:
-        """The answer in sentences: accuracy, speed, limits, and what to ship."""
+    def halves(self, *, command: bool = False) -> list[str]:
+        """Return the answer in sentences: accuracy, speed, perhaps with the command for it, limits, what to ship."""
         bound = (
             f"Accuracy (a loss of {self.max_loss:g} is allowed, {counted(self.samples, self.unit.removesuffix('s'))}):"
         )
         said = [bound, *(f"  {one.sentence}" for one in self.accuracy)] if self.accuracy else []
         if self.speed and self.accuracy:
-            said.append(f"Speed: {self.speed.sentence}")
+            where = f"; on a machine with the GPU: {self.speed.command}" if command and self.speed.command else ""
+            said.append(f"Speed: {self.speed.sentence}{where}")
         return [*said, *(f"Limits: {one}" for one in self.excluded), f"Then: {self.recommendation.sentence}"]
 
     @property

@@ -160,7 +160,7 @@ read = reader("decision.json", Decision)
 
 def answer(decision: Decision) -> Headline:
     """Return what the page of a run says first."""
-    *halves, then = decision.halves
+    *halves, then = decision.halves()
     bad = "regression" if any(row.verdict == "regression" for row in decision.rows) else "infeasible"
     word = decision.reach.word("recommended" if decision.recommended else "accepted", bad)
     return Headline([then.removeprefix("Then: "), *halves, *decision.recommendation.doubts], word)
