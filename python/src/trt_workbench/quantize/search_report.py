@@ -7,6 +7,7 @@ from typing import Any
 
 from trt_workbench.core.counts import some
 from trt_workbench.core.documents import reader
+from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
 from trt_workbench.report.style import plots_folder
@@ -29,6 +30,8 @@ def view(found: SearchDocument, directory: Path) -> dict[str, Any]:
         "found": found,
         "evidence": found.evidence,
         "name": Path(found.sensitivity.model).name,
+        "named": _NAMED,
+        "least": LEAST_UNITS,
         "picture": draw_groups(found.sensitivity, plots_folder(directory) / "groups.svg"),
     }
 
