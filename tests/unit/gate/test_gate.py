@@ -24,7 +24,7 @@ from trt_workbench.console.keywords import YAML, as_keywords, keywords
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.gate import run as gate_run
 from trt_workbench.gate.cli import gate as gate_command
-from trt_workbench.gate.config import load_gate
+from trt_workbench.gate.config import load_gate, margin
 from trt_workbench.gate.document import GateCheck, GateDocument
 from trt_workbench.gate.formats import junit, markdown
 from trt_workbench.gate.report import answer, read
@@ -107,6 +107,18 @@ def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, st
         float, re.findall(r"image, 95 % interval (\S+) to (\d\.\d+)", said.replace("\N{MINUS SIGN}", "-"))[0]
     )
     assert low < -0.1 < high  # of four images others may lose
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "told"),
+    [
+        ("at_least", 0.5, "0.0000 above at_least 0.5"),
+        ("at_most", 0.5, "0.0000 below at_most 0.5"),
+        ("at_most", -0.5, "1.0000 below at_most 0.5"),
+    ],
+)
+def test_a_value_at_its_limit_meets_it_and_is_on_the_side_that_does(limit: str, value: float, told: str) -> None:
+    assert margin(value, limit, 0.5) == (told, True)
 
 
 def test_a_score_that_is_a_guess_does_not_pass(scores: tuple[Path, str], tmp_path: Path) -> None:

@@ -81,10 +81,16 @@ class ScorePart(_Part):
         for limit, bounds in (("at_least", self.at_least), ("at_most", self.at_most)):
             for name, bound in bounds.items():
                 value = figure(figures, name, f"score.{limit}")
-                within = within and (value >= bound if limit == "at_least" else value <= bound)
-                away = f"{abs(value - bound):.4f} {'above' if value >= bound else 'below'} {limit} {bound:g}"
-                told[name] = f"{told.get(name, f'{name} {value:.4f}')}, {away}"
+                away, meets = margin(value, limit, bound)
+                told[name], within = f"{told.get(name, f'{name} {value:.4f}')}, {away}", within and meets
         return "; ".join(told.values()), within
+
+
+def margin(value: float, limit: str, bound: float, digits: int = 4, unit: str = "") -> tuple[str, bool]:
+    """Return how far a value is from `at_least` or a limit that it may not exceed, and whether it meets that."""
+    meets = value >= bound if limit == "at_least" else value <= bound
+    away = f"{abs(value - bound):.{digits}f}{unit} {'above' if meets == (limit == 'at_least') else 'below'}"
+    return f"{away} {limit} {bound:g}", meets
 
 
 def figure(figures: Mapping[str, float], name: str, place: str) -> float:

@@ -25,7 +25,7 @@ from trt_workbench.core.files import require_there
 from trt_workbench.core.precision import check_any
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.decide import BASELINE, Decision, decide
-from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart, figure
+from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart, figure, margin
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import ResampledScore, coco_scores
@@ -44,7 +44,7 @@ from trt_workbench.vision import (
 )
 
 METRICS, PREDICTIONS = "metrics.json", "predictions.json"
-_UNCLEAR, _SIDES = "cannot tell", ("below", "above")
+_UNCLEAR = "cannot tell"
 
 
 class CheckResult(NamedTuple):
@@ -293,11 +293,10 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> CheckResult:
     found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
     medians = {f"{work} on {runtime}": median_interval(times) for (work, runtime), times in found.items() if times}
     most = part.at_most_ms
-    passed = not most or all(one.median <= most for one in medians.values())
+    margins = {name: margin(one.median, "at_most_ms", most, 3, " ms") for name, one in medians.items() if most}
+    passed = all(meets for _, meets in margins.values())
     text = "; ".join(
-        f"{name}: {one.in_words}"
-        + (f", {abs(most - one.median):.3f} ms {_SIDES[one.median > most]} at_most_ms {most:g}" if most else "")
-        for name, one in medians.items()
+        f"{name}: {one.in_words}" + (f", {margins[name][0]}" if margins else "") for name, one in medians.items()
     )
     doubtful = [one for one in unstable(done.document.records) if len(one["repetitions"]) == one["measured"]]
     certain = not doubtful
