@@ -7,6 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+MINUS = "\N{MINUS SIGN}"
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -35,9 +36,12 @@ def some(items: Iterable[object], most: int = 12, mark: str = ", ") -> str:
     return mark.join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
-def decimals(value: float, digits: int = 4) -> str:
-    """Return a figure with its decimals and a minus sign that is no hyphen; without one where it rounds to zero."""
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "\N{MINUS SIGN}")  # the sum makes 0 of -0
+def decimals(value: float, digits: int = 4, plus: str = "") -> str:
+    """Return a figure with its decimals and a minus sign that is no hyphen; without one where it rounds to zero.
+
+    `plus` is "+" for a sign of what is above zero, too.
+    """
+    return f"{round(value, digits) + 0.0:{plus}.{digits}f}".replace("-", MINUS)  # the sum makes 0 of -0
 
 
 def plural(noun: str) -> str:

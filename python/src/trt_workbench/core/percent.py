@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-_SHARE_DIGITS, _MINUS = 3, "\N{MINUS SIGN}"
+from trt_workbench.core.counts import MINUS, decimals
+
+_SHARE_DIGITS = 3
 # Changes below it have no digits that are shown.
 _LEAST = 1e-6
 # Shares that are added up may miss 1 by this through rounding.
@@ -28,14 +30,14 @@ def share(value: float, digits: int = 0) -> str:
 
 def signed(difference: float, digits: int = 0) -> str:
     """Return a difference of shares with its sign, as `share`."""
-    return f"{_MINUS if difference < 0 else '+'}{share(abs(difference), digits)}"
+    return f"{MINUS if difference < 0 else '+'}{share(abs(difference), digits)}"
 
 
 def change(value: float) -> str:
     """Return a relative change with its sign and four decimals, such as "+0.0216 %"; "0 %" of none."""
     if 0 < abs(value) < _LEAST:
         return f"< {100 * _LEAST:.4f} %"
-    return f"{100 * value:+.4f} %".replace("-", _MINUS) if value else "0 %"
+    return f"{decimals(100 * value, plus='+')} %" if value else "0 %"
 
 
 def limit(value: float) -> str:

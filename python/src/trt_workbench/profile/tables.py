@@ -12,6 +12,7 @@ from rich.text import Text
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.console.common import print_line, print_run, print_table, stdout_console
+from trt_workbench.core.counts import decimals
 from trt_workbench.core.percent import share
 from trt_workbench.profile.difference import LayerGroup, telling
 from trt_workbench.profile.document import Kernel
@@ -111,7 +112,7 @@ def _differences(groups: Sequence[LayerGroup]) -> Iterator[tuple[str | Text, ...
             ", ".join(group.roles),
             f"{group.target_ms:.4f}",
             f"{group.against_ms:.4f}",
-            f"{group.difference_ms:+.4f}",
+            decimals(group.difference_ms, plus="+"),
         )
 
 

@@ -189,9 +189,9 @@ def is_our_page(path: Path) -> bool:
     return path.is_file() and _GENERATOR in read_bytes(path)[:1000]
 
 
-def _figure(value: float | None, digits: int = 4) -> str:
+def _figure(value: float | None, digits: int = 4, plus: str = "") -> str:
     """Format a figure, or a dash where there is none."""
-    return "\N{EN DASH}" if value is None else decimals(value, digits)
+    return "\N{EN DASH}" if value is None else decimals(value, digits, plus)
 
 
 def small(value: float | None) -> str:

@@ -21,7 +21,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import counted, sized
+from trt_workbench.core.counts import counted, decimals, sized
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.extensions import part
 from trt_workbench.core.percent import signed
@@ -235,7 +235,7 @@ def _show_paced(paced: Paced, console: Console) -> None:
 
 
 def _row(lane: LaneMetrics) -> tuple[str, ...]:
-    growth = "-" if lane.drift is None else f"{lane.drift.exponent:+.2f}".replace("-", "\N{MINUS SIGN}")
+    growth = "-" if lane.drift is None else decimals(lane.drift.exponent, 2, "+")
     failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
     warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
     verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
