@@ -101,8 +101,9 @@ def cast_model(
             )
         raise DoesNotApply(f"The model has no fp32 computation that {precision} could replace.")
     if caster.clamped:
-        names = some(caster.clamped, 5)
-        result.notes.append(f"Constants beyond {row.largest:g} that mean infinity were replaced by it: {names}.")
+        result.notes.append(
+            f"Constants beyond {row.largest:g} that mean infinity were replaced by it: {some(caster.clamped, 5)}."
+        )
     return result
 
 

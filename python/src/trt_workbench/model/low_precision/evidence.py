@@ -104,12 +104,11 @@ class SearchPoint(_Part):
     def words(self, bound: float) -> str:
         """Return its score and losses, in digits that distinguish them from a bound."""
         digits = digits_for(bound)
-        ends = " to ".join(decimals(end, digits) for end in self.loss_ci95 or ())
-        seen = f", {decimals(self.seen_loss or 0.0, digits)} on the half used for calibration"
-        loss = (
-            f"loss {decimals(self.loss, digits)}{f' (95 %: {ends})' * bool(ends)}{seen * (self.seen_loss is not None)}"
+        ends = f" (95 %: {' to '.join(decimals(end, digits) for end in self.loss_ci95)})" if self.loss_ci95 else ""
+        seen = (
+            "" if self.seen_loss is None else f", {decimals(self.seen_loss, digits)} on the half used for calibration"
         )
-        return f"{self.value:.{digits}f}, {loss}"
+        return f"{self.value:.{digits}f}, loss {decimals(self.loss, digits)}{ends}{seen}"
 
     def keeps(self, bound: float) -> bool:
         """Whether the loss is within a bound on both halves of the data: on one half, that is often chance."""

@@ -172,8 +172,10 @@ def sanitize(
     settings = settings or SanitizeSettings()
     symbols = {dim for tensor in source.facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     if missing := sorted(settings.dims.keys() - symbols):
-        has = did_you_mean(missing[0], sorted(symbols))
-        raise UsageProblem(f"The inputs have no dimension named {missing[0]}; {has} {source.path}")
+        raise UsageProblem(
+            f"The inputs have no dimension named {missing[0]}; {did_you_mean(missing[0], sorted(symbols))} "
+            f"{source.path}"
+        )
     model = source.load()
     before = _operators(model)
     with checked_on_error(source):

@@ -83,9 +83,10 @@ class Contradictions(UsageProblem):
     def __init__(self, problems: list[str], path: Path) -> None:
         """Make the message of the problems of the contract at `path`."""
         self.problems = problems
-        count = counted(len(problems), "problem")
-        shown = some(problems, _SHOWN, "; ")
-        super().__init__(f"{path.name} cannot be used because of {count}: {shown}. Contract: {path}")
+        super().__init__(
+            f"{path.name} cannot be used because of {counted(len(problems), 'problem')}: "
+            f"{some(problems, _SHOWN, '; ')}. Contract: {path}"
+        )
 
 
 def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
