@@ -81,8 +81,7 @@ def built_group(
     known = {number: plan for number, (plan, _) in plans.items()}
     layers, note = ((), "") if not known else differences(known) if here else ((), ABSENT)
     turns = {frozenset(one.group for one in each if one.status == "ok") for each in records.values()} - {frozenset()}
-    apart = bool(turns) and not frozenset.intersection(*turns)
-    notes = [note] * bool(note) + [_APART] * apart
+    notes = [note] * bool(note) + [_APART] * (bool(turns) and not frozenset.intersection(*turns))
     return BuiltGroup(label=label, builds=builds, layers=layers, note=" ".join(notes))
 
 

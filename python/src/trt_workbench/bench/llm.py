@@ -201,8 +201,7 @@ def _capacity(work: Work) -> int:
 
 
 def _vocabulary(directory: LlmDirectory) -> int:
-    config = directory.config.get("text_config", directory.config)
-    return int(config.get("vocab_size", 256))
+    return int(directory.config.get("text_config", directory.config).get("vocab_size", 256))
 
 
 def _say(text: str) -> None:

@@ -103,8 +103,7 @@ class Point:
         own = asdict(self)
         if self.file is None:
             del own["file"]  # keys of runs from before there were files stay the same
-        text = json.dumps(own, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:

@@ -55,8 +55,7 @@ def finish(code: int) -> int:
     unless the command has one already.
     """
     sys.stdout.flush()
-    failure = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    problem = getattr(failure, "failure", None)
+    problem = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
     if code or problem is None or problem.errno == errno.EPIPE:
         return code
     sys.stderr.write(f"error: The output is not writable ({problem.strerror}).\n")

@@ -271,8 +271,7 @@ def read_shards(places: Sequence[Path], *, partial: bool) -> Shards:
                 f"Shard {one.document.shard} is there twice; name one of them: {one.directory} and {other.directory}"
             )
     half = [one.document.index for one in runs if not one.document.is_whole]
-    known = {one.document.index for one in runs}
-    missing = sorted({*range(base.document.count)} - known | {*half})
+    missing = sorted({*range(base.document.count)} - {one.document.index for one in runs} | {*half})
     if missing and not partial:
         absent = ", ".join(
             f"{Shard(index, base.document.count)}{' (half done)' * (index in half)}" for index in missing

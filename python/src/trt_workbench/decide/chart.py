@@ -87,8 +87,7 @@ class _Scales:
         found = []
         for place, row in enumerate(rows):
             assert row.score is not None  # as they were chosen
-            number = place - len(self.measured)
-            aside = (number + 0.7) / (len(self.others) + 0.4)
+            aside = (place - len(self.measured) + 0.7) / (len(self.others) + 0.4)
             x = self.across(1 + self.strip / (1 - self.strip) * aside) if self.measured else aside
             x = row.speed.latency_ms if row.speed and self.measured else x
             clipped = row.score.loss > self.high

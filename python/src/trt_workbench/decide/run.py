@@ -394,8 +394,7 @@ class DecideRun:
     def _options(self, one: DraftRow) -> dict[str, Any]:
         settings = self.settings
         more = settings.variants[one.backend][one.variant] if one.variant else {}
-        numbered = {} if one.build is None else {BUILD: one.build}
-        return {**settings.options.get(one.backend, {}), **more, **numbered}
+        return {**settings.options.get(one.backend, {}), **more, **({} if one.build is None else {BUILD: one.build})}
 
     @cached_property
     def _sizes(self) -> dict[str, Any]:

@@ -68,8 +68,7 @@ def _accuracy(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float,
     if not row.counts:
         said += f"; only {row.part} in it" if row.calibrated else "; not calibrated"
     elif keeps == "not shown" and score.loss_ci95:
-        spread = (score.loss_ci95, score.loss_sd)
-        needed = units_to_settle(score.loss, *spread, samples, max_loss)
+        needed = units_to_settle(score.loss, score.loss_ci95, score.loss_sd, samples, max_loss)
         needed = needed and max(_round_up(needed), samples + 1)
         said += f"; {counted(samples, unit.removesuffix('s'))} cannot show it"
         said += f", about {needed:,} would" if needed else ""

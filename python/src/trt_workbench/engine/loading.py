@@ -88,8 +88,7 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
         UsageProblem: the file is absent or empty, or not to be trusted.
     """
     began = time.perf_counter()
-    plan = _read(path, trust=trust, advise_trust=advise_trust)
-    return replace(plan, read_s=time.perf_counter() - began)
+    return replace(_read(path, trust=trust, advise_trust=advise_trust), read_s=time.perf_counter() - began)
 
 
 def _read(path: Path, *, trust: bool, advise_trust: bool) -> CheckedPlan:

@@ -115,8 +115,7 @@ class Caller:
             if way.outputs is not None:
                 above = [one - other for one, other in zip(medians[name], stages["compute"], strict=True)]
                 found[-1]["above_compute_us"] = _interval(above)
-        metrics = {"rounds": ROUNDS, "rows": found, "left_out": left_out}
-        return CallCosts(metrics, records)
+        return CallCosts({"rounds": ROUNDS, "rows": found, "left_out": left_out}, records)
 
     @contextmanager
     def _runner(self, *, timing: bool) -> Iterator[Any]:

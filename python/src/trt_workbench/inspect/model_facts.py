@@ -124,8 +124,7 @@ def _parameters(model: onnx.ModelProto) -> int:
 def _stored(file: Path) -> Iterable[tuple[str, int]]:
     """Yield type and elements of every tensor of a safetensors file, by its header."""
     with open_regular(file) as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        text = opened.read(min(length, _LONGEST_HEADER))
+        text = opened.read(min(int.from_bytes(opened.read(8), "little"), _LONGEST_HEADER))
     try:
         header = parse_json(text)
         for name, entry in header.items():

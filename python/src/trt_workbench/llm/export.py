@@ -192,8 +192,7 @@ def exported_graph(
         "inline_limit_bytes": settings.inline_limit_bytes,
         "versions": _versions(),
     }
-    digest = hash_document(key)
-    folder = cache_root() / "exported-llm" / digest
+    folder = cache_root() / "exported-llm" / hash_document(key)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         files = [folder / name for name in (MANIFEST, f"{kind}.onnx", f"{kind}.onnx.data", *_COPIED)]

@@ -195,8 +195,7 @@ def _example(
     if kind in SLOTTED:
         axes |= {name: {0: "batch"} for name in (*before, *after)}
         return (tokens, torch.tensor([_PAST]), *past), ["input_ids", "start", *before], axes
-    total = "total" if past else "sequence"
-    axes["attention_mask"] = {0: "batch", 1: total}
+    axes["attention_mask"] = {0: "batch", 1: "total" if past else "sequence"}
     axes |= {name: {0: "batch", 2: "past"} for name in before} | {name: {0: "batch", 2: "total"} for name in after}
     mask = torch.ones((batch, _SEQUENCE + (_PAST if past else 0)), dtype=torch.int64)
     return (tokens, mask, *past), ["input_ids", "attention_mask", *before], axes

@@ -264,8 +264,7 @@ def _mask(
     batch = torch.arange(batch_size)[:, None, None, None]
     head = torch.zeros((1, 1, 1, 1), dtype=torch.int64)
     query = (torch.arange(q_length) + q_offset)[None, None, :, None]
-    key = (torch.arange(kv_length) + kv_offset)[None, None, None, :]
-    allowed = mask_function(batch, head, query, key)
+    allowed = mask_function(batch, head, query, (torch.arange(kv_length) + kv_offset)[None, None, None, :])
     if attention_mask is not None:
         allowed = allowed & attention_mask[:, None, None, :kv_length].to(torch.bool)
     allowed = allowed.expand(batch_size, -1, q_length, kv_length)

@@ -69,8 +69,7 @@ def score_logits(
 
     def one(start: int) -> TokenScores:
         part = slice(start, start + rows)
-        other = None if logits is None else logits[part]
-        return _score_block(reference[part], other, targets[part])
+        return _score_block(reference[part], None if logits is None else logits[part], targets[part])
 
     # numpy releases the interpreter lock in these loops
     with ThreadPoolExecutor(min(len(starts), available_processors(), 8) or 1) as pool:

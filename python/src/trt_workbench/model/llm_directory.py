@@ -105,8 +105,7 @@ class LlmDirectory:
     @cached_property
     def sha256(self) -> str:
         """Hash over the configuration and the weights: what decides the logits."""
-        total = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
-        return _with_files(total, self.weights)
+        return _with_files(hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()), self.weights)
 
     @cached_property
     def tokenizer_sha256(self) -> str:

@@ -72,8 +72,7 @@ def check_tensor(tensor: onnx.TensorProto) -> None:
             text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"tensor {tensor.name} holds text that is not UTF-8, which ONNX does not have") from error
-    count = math.prod(tensor.dims)
-    found, wanted = _held(tensor, count)
+    found, wanted = _held(tensor, math.prod(tensor.dims))
     if found != wanted:
         raise ValueError(
             f"tensor {tensor.name} of shape {list(tensor.dims)} holds {found} values or bytes instead of {wanted}"

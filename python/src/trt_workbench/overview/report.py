@@ -93,8 +93,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     overview = _collect(directories)
     for ending in ("md", "html"):
         values = {"overview": overview, "evidence": evidence_from(output), "folder": output}
-        page = render(f"overview/report.{ending}.j2", **values)
-        write_text(output / f"overview.{ending}", page, over=anything)
+        write_text(output / f"overview.{ending}", render(f"overview/report.{ending}.j2", **values), over=anything)
     return output / "overview.html"
 
 
@@ -182,8 +181,7 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
     """Return what verify found to be wrong, in the form of the problems of a bench."""
     works = [case["label"] for case in document["cases"] if case["verdict"] == "wrong"]
     runtime = f"{document['backend']}:{document['precision']}, {Path(document['target']).name}"
-    first = document["failures"][0]
-    return {"runtime": runtime, "works": works, "status": "wrong", "error": first, "count": None}
+    return {"runtime": runtime, "works": works, "status": "wrong", "error": document["failures"][0], "count": None}
 
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:

@@ -487,8 +487,7 @@ def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSe
             if asked and transform:
                 low, high = _fed(transform)
                 generator = np.random.default_rng([settings.seed, number])
-                noise = generator.uniform(low, high, transform.shape).astype(transform.dtype)
-                yield {specs[0].name: noise}
+                yield {specs[0].name: generator.uniform(low, high, transform.shape).astype(transform.dtype)}
             else:
                 drawn = random_inputs(specs, shapes, settings.seed + number, hint="pass samples (--calibration FILES)")
                 yield {name: array[0] for name, array in drawn.items()}

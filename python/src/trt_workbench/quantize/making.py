@@ -108,8 +108,7 @@ class Candidates:
             else:
                 labels = search.annotations and labels_of(search, self._settings).sha256
             key |= {"search": {**asdict(search), "annotations": labels}}
-        text = {name: str(value) for name, value in key.items()}
-        return cache_root() / "candidates" / hash_document(text)[:16]
+        return cache_root() / "candidates" / hash_document({name: str(value) for name, value in key.items()})[:16]
 
     def _tokenizer(self) -> str:
         """Return what identifies the tokenizer that cuts a text; empty of other data."""

@@ -211,8 +211,7 @@ class OwnScore:
                     raise UsageProblem(f"--score {self.score} gives other names than of {names[0]}. Sample: {odd}")
                 fold = {"verb": "fold", "values": found, "seed": seed}
                 folded = _asked(worker, self.score, _LOAD_S, fold)["drawn"] if self.folds else ()
-                numbers = {name: [one[name] for one in found] for name in found[0]}
-                return numbers, folded
+                return {name: [one[name] for one in found] for name in found[0]}, folded
 
             numbers, folded = scored(range(count))
             first, *others = numbers

@@ -42,5 +42,4 @@ def _said(found: SearchDocument) -> list[str]:
         bound = f"the bound of {found.evidence.bound:g} on {found.evidence.figure}"
         return [f"No {found.sensitivity.to} model is shown to meet {bound}."]
     left = found.order[: chosen.kept]
-    kept = [f"Kept in fp32: {some(left, _NAMED)}."] if left else []
-    return [f"{found.words}.", *kept]
+    return [f"{found.words}.", *([f"Kept in fp32: {some(left, _NAMED)}."] if left else [])]

@@ -33,8 +33,7 @@ def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int, 
     best = np.partition(np.where(np.isnan(wide), -np.inf, wide), -2, axis=-1)[..., -2:]
     with np.errstate(invalid="ignore"):  # two infinite ones are a tie
         clear = best[..., 1] - best[..., 0] > tie * norms
-    same = largest_agrees(found, expected)
-    return int((same & clear).sum()), int(clear.sum()), int(clear.size)
+    return int((largest_agrees(found, expected) & clear).sum()), int(clear.sum()), int(clear.size)
 
 
 class Parts:

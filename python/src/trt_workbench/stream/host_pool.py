@@ -126,8 +126,7 @@ class HostPool:
 
     def _run(self, streams: Sequence[int], inputs: Arrays, states: dict[int, Arrays]) -> Arrays:
         """Run streams that fit into one call; their next states go into `states`."""
-        size = next(bucket for bucket in self._buckets if bucket >= len(streams))
-        spare = size - len(streams)
+        spare = next(bucket for bucket in self._buckets if bucket >= len(streams)) - len(streams)
         begin = time.perf_counter()
         held = [self._states[stream] for stream in streams]
         held += held[:1] * spare  # unused rows repeat the first

@@ -121,8 +121,7 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
             f"A stream of {frames} frames needs more memory than the limit for random input; pass fewer --chunks."
         )
     if source == RANDOM:
-        shape = _shape(contract, frames)
-        drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        drawn = np.random.default_rng(seed).standard_normal(_shape(contract, frames), np.float32)
         return StreamInput(noise(contract, drawn), {"kind": RANDOM, "seed": seed})
     if source == CODE:
         samples = code_audio(-(-frames * HOP // SYMBOL_SAMPLES), seed).samples

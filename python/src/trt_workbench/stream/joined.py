@@ -30,8 +30,7 @@ def alone(
     cut = list(contract.chunks(signal.shape[contract.signal[1].time_axis], pieces.size))
     values = [contract.chunk_values(chunk) for chunk in cut]
     if axis is not None:  # a model with a fixed number of rows gets the stream in all of them
-        rows = contract.shape(contract.signal[0], values[0])[axis]
-        signal = np.repeat(signal, rows, axis)
+        signal = np.repeat(signal, contract.shape(contract.signal[0], values[0])[axis], axis)
     state = contract.initial_state(values[0], folder)
     for chunk, known in zip(cut, values, strict=True):
         outputs = session.run(fitted({**contract.feed(chunk, signal, known), **state}, session.inputs))

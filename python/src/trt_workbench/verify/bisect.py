@@ -117,8 +117,7 @@ def bisect(
     request = of_model(request)
     faults = sorted((one for one in verified.faults if one.number), key=lambda one: one.elements)[:_MOST_FAULTS]
     if not faults:
-        reason = "no single call gave a wrong output, so the fault is not in the graph"
-        return Bisected(reason=reason)
+        return Bisected(reason="no single call gave a wrong output, so the fault is not in the graph")
     state = folder / FOLDER / STATE
     state.parent.mkdir(exist_ok=True)
     for fault in faults:
@@ -224,8 +223,7 @@ class _Search:
         """Find the first wrong tensor of the model with all inner tensors as outputs; return whether that was all."""
         if self._trials.sought == "crashed":
             return False
-        inner = self._source.inner(self._best)
-        verdict = self._trials.verdict(self._best, self._form, inner)
+        verdict = self._trials.verdict(self._best, self._form, self._source.inner(self._best))
         if verdict.state in ("fails", "crashed"):
             return False
         self._hides = not set(self._wrong.wrong) & set(verdict.wrong)

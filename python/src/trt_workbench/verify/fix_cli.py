@@ -87,8 +87,7 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
         wrong = verify_plan(PlanRequest(plan, model, device=device))
     directory = Path(str(wrong.evidence))
     request = VerifyRequest(target=plan, model=model, quick=True, device=device)
-    tried = run_fix(request, None, directory, FixSettings(fix_out=destination))
-    require_chosen(tried, plan)
+    require_chosen(run_fix(request, None, directory, FixSettings(fix_out=destination)), plan)
     right = destination or directory / FIX / result_name(request)
     with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
         plan_verified_apart(PlanRequest(right, model, device=device), worker)  # the wrong one may have crashed this one

@@ -118,8 +118,7 @@ def script(request: VerifyRequest, found: Bisected) -> str:
     own = own or _with_workbench(request, outcome.cut.profile, extra)
     explained = max((one.max_rel for one in outcome.limits.values()), default=0.0)
     said = f"{title(request, found).rstrip('.')}. Needs {own.needs}; exit code 1 if the result is wrong."
-    begin = _BEGIN.format(said=said, imports=own.imports)
-    return begin + own.body + _END.format(explained=explained)
+    return _BEGIN.format(said=said, imports=own.imports) + own.body + _END.format(explained=explained)
 
 
 def _with_workbench(request: VerifyRequest, profile: Profile | None, extra: Mapping[str, Any]) -> Reproduction:

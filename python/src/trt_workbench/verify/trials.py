@@ -271,8 +271,7 @@ def times_beyond(limit: Limit, apart: Difference) -> float:
     if not limit.decides:
         return 0.0
     figures = ((apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed))
-    shares = [size / most if most else math.inf for size, most in figures if size]
-    return max(shares, default=0.0)
+    return max([size / most if most else math.inf for size, most in figures if size], default=0.0)
 
 
 def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:

@@ -126,8 +126,7 @@ class CocoDataset:
         """Return the dataset cut down to the images with these ids."""
         kept = set(image_ids.tolist())
         images = tuple(image for image in self.images if image.id in kept)
-        truth = self.truth.select(np.isin(self.truth.image_ids, image_ids))
-        return replace(self, images=images, truth=truth)
+        return replace(self, images=images, truth=self.truth.select(np.isin(self.truth.image_ids, image_ids)))
 
 
 READ_BY: Final = ("split", "exif", "limit", "allow_missing")

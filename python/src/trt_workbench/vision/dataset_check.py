@@ -266,8 +266,7 @@ def _fits(truth: GroundTruth, spans: Boxes) -> NDArray[np.bool_]:
     own, theirs = (
         np.concatenate([one[:, :2] - 1, one[:, :2] + one[:, 2:] + 1], axis=1) for one in (truth.boxes, spans)
     )
-    sides = np.minimum(own[:, 2:], theirs[:, 2:]) - np.maximum(own[:, :2], theirs[:, :2])
-    shared = sides.clip(0).prod(axis=1)
+    shared = (np.minimum(own[:, 2:], theirs[:, 2:]) - np.maximum(own[:, :2], theirs[:, :2])).clip(0).prod(axis=1)
     areas = [(one[:, 2:] - one[:, :2]).prod(axis=1) for one in (theirs, own)]
     whole = areas[0] + (areas[1] - shared if truth.extra.fills else 0)
     return np.asarray(shared >= _FITS * whole)

@@ -177,8 +177,7 @@ def choose(
     best = scored[:PER_GROUP]
     worst = [record for record in reversed(scored) if record not in best][:PER_GROUP]
     rest = [record for record in records if record not in best and record not in worst]
-    drawn = random.Random(seed).sample(rest, min(PER_GROUP, len(rest)))
-    return {"best": best, "worst": worst, "random": drawn}
+    return {"best": best, "worst": worst, "random": random.Random(seed).sample(rest, min(PER_GROUP, len(rest)))}
 
 
 def _caption(record: ImageRecord, task: VisionTask) -> str:
@@ -214,8 +213,7 @@ def side_by_side(
     missed, wrong = apart or (None, None)
     _draw(left, truths, scale, names, task, missed, MISSED)
     _draw(right, found, scale, names, task, wrong, WRONG)
-    gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
-    return np.hstack([left, gap, right])
+    return np.hstack([left, np.full((panel.shape[0], _GAP, 3), 255, np.uint8), right])
 
 
 def _panel(path: Path, exif: Exif) -> tuple[NDArray[np.uint8], float] | None:

@@ -199,8 +199,7 @@ def restore_boxes(
         one_ratio: divide both axes by the ratio before it was rounded to whole pixels, not each by its own scale.
     """
     count = len(boxes)
-    rows = count if count <= _ROWS else 1
-    scale, shift, low, high = _vectors(geometry, one_ratio and geometry.ratio > 0, rows)
+    scale, shift, low, high = _vectors(geometry, one_ratio and geometry.ratio > 0, count if count <= _ROWS else 1)
     restored = np.subtract(boxes, shift)
     np.divide(restored, scale, out=restored)
     if clip:  # `clip` itself takes longer than both

@@ -54,8 +54,7 @@ def portions(found: Spans, objects: Spans) -> Iterator[slice]:
     behind = np.cumsum(found.sizes * objects.sizes)
     start = 0
     while start < len(behind):
-        before = behind[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(behind, before + _AT_ONCE, "right")))
+        end = max(start + 1, int(np.searchsorted(behind, (behind[start - 1] if start else 0) + _AT_ONCE, "right")))
         yield slice(start, end)
         start = end
 

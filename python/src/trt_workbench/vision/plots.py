@@ -241,8 +241,7 @@ def _reliability(bins: Reliability, path: Path) -> None:
 def _errors(errors: Mapping[str, int], threshold: float, path: Path) -> None:
     names = list(errors)[::-1]
     with figure(path, height=3.0) as axes:
-        drawn = axes.barh(names, [errors[name] for name in names], color=ACCENT)
-        axes.bar_label(drawn, padding=3, fontsize=8)
+        axes.bar_label(axes.barh(names, [errors[name] for name in names], color=ACCENT), padding=3, fontsize=8)
         say_rows(axes, {place: f"{name}: {errors[name]}, {KINDS[name]}" for place, name in enumerate(names)})
         axes.set(xlabel="detections; of missed: objects")
         axes.set_title(f"Errors by kind, from score {threshold:g} on")

@@ -57,8 +57,7 @@ class RotatedBoxes(Restored):
 
     def entries(self, rows: slice) -> list[dict[str, Any]]:
         """Return `rbox` as Ultralytics writes it, and the corners as a polygon."""
-        corners = self.corners()[rows].reshape(-1, 8).tolist()
-        pairs = zip(self.boxes[rows].tolist(), corners, strict=True)
+        pairs = zip(self.boxes[rows].tolist(), self.corners()[rows].reshape(-1, 8).tolist(), strict=True)
         return [{"rbox": box, "segmentation": [polygon]} for box, polygon in pairs]
 
     def corners(self) -> NDArray[Any]:

@@ -122,8 +122,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.detector = Detector(request.model, request, backend, options, on_note)
         try:
             self._model_sha256 = sha256_of(request.model)
-            family = self.detector.family
-            self.task = task_of(family.task)
+            self.task = task_of(self.detector.family.task)
             if self.dataset.of_images != self.task.of_images:
                 labels = "a class for each image" if self.dataset.of_images else "objects in images"
                 raise UsageProblem(
@@ -236,8 +235,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
         Batches of a shard are batches of the whole, as what a model gives may depend on the others of a batch.
         """
-        shard = self.request.shard or Shard(0, 1)
-        return shard.block(len(self.dataset.images), self.settings.batch)
+        return (self.request.shard or Shard(0, 1)).block(len(self.dataset.images), self.settings.batch)
 
     def _understood(self, say: Callable[[str], None]) -> ClassMap:
         """Settle how images are prepared, and return the categories of the classes."""

@@ -72,8 +72,7 @@ def _label_axis(axes: Axes, series: HistorySeries, over: Over, places: Sequence[
         axes.xaxis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         return
     names = dict(zip(places, (point.commit or "no commit" for point in series.points), strict=True))
-    step = -(-len(names) // _MOST_TICKS)
-    shown = sorted(names)[::step]
+    shown = sorted(names)[:: -(-len(names) // _MOST_TICKS)]
     axes.set_xticks(shown, [names[place] for place in shown], rotation=45, ha="right", fontsize=7)
 
 

@@ -123,8 +123,7 @@ def units_to_settle(
     margin = ends[1] - loss if room > 0 else loss - ends[0]
     variance = margin**2 if deviation is None else _SQUARE * deviation**2
     skew = max(0.0, margin**2 - variance) / (2 * margin) if margin else 0.0
-    needed = units * (2 * abs(room) * skew + variance) / room**2
-    return max(LEAST_UNITS, math.ceil(needed))
+    return max(LEAST_UNITS, math.ceil(units * (2 * abs(room) * skew + variance) / room**2))
 
 
 def is_certain(ends: tuple[float, float], units: int, bound: float) -> bool:

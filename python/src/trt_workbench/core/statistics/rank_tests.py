@@ -149,8 +149,7 @@ def _signed_sums(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _two_sided(ways: NDArray[np.float64], seen: int) -> float:
-    total = ways.sum()
-    return float(min(1.0, 2 * min(ways[: seen + 1].sum(), ways[seen:].sum()) / total))
+    return float(min(1.0, 2 * min(ways[: seen + 1].sum(), ways[seen:].sum()) / ways.sum()))
 
 
 def _normal(distance: float, variance: float) -> float:

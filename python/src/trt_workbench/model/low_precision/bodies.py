@@ -56,8 +56,7 @@ def _given(node: onnx.NodeProto, graph: onnx.GraphProto, index: GraphIndex) -> d
     for place, axis in _scanned(node).items():
         shape = found[place].shape
         if shape and axis < len(shape):
-            left = tuple(np.delete(np.array(shape, object), axis))
-            found[place] = TensorFacts(found[place].dtype, left)
+            found[place] = TensorFacts(found[place].dtype, tuple(np.delete(np.array(shape, object), axis)))
     return {value.name: facts for value, facts in zip(graph.input, found, strict=True)}
 
 

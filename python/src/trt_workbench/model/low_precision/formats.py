@@ -109,8 +109,7 @@ def mxfp8(values: Floats) -> Mxfp8:
     """Return values in MXFP8, blocks of 32 along the last axis."""
     blocks = _blocks(values, MXFP8_BLOCK)
     scales = e8m0(np.abs(blocks).max(axis=-1))
-    codes = e4m3(blocks / e8m0_values(scales)[..., None])
-    return Mxfp8(codes.reshape(values.shape), scales)
+    return Mxfp8(e4m3(blocks / e8m0_values(scales)[..., None]).reshape(values.shape), scales)
 
 
 def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
@@ -141,8 +140,7 @@ def int4(values: Floats, block: int) -> Int4:
     Where that is so close to 0 that float32 would round the scale, codes are 0 and the scale 1, as in `ranges`.
     """
     blocks = _blocks(values, block)
-    largest = np.abs(blocks).max(axis=-1)
-    scales = largest / np.float32(INT4_MAX)
+    scales = np.abs(blocks).max(axis=-1) / np.float32(INT4_MAX)
     scales = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1))
     codes = np.clip(np.rint(blocks / scales[..., None]), -INT4_MAX, INT4_MAX)
     return Int4(codes.astype(ml_dtypes.int4).reshape(values.shape), scales)

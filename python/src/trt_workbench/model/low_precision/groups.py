@@ -65,8 +65,7 @@ def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[P
     """
     index = GraphIndex(model)
     index.tensors = _sized(model, shapes)
-    computed = _computed(model)
-    groups = tuple(_groups(index, computed))
+    groups = tuple(_groups(index, _computed(model)))
     heads = _heads(index, {group.name for group in groups})
     return tuple(
         replace(group, sensitive=HEAD) if group.name in heads and group.sensitive != DEPTHWISE else group

@@ -154,8 +154,7 @@ def _divergence(reference: Array, inside: Array) -> float:
     there = inside > 0
     filled = np.add.reduceat(there.astype(np.float64), starts)
     levels = np.add.reduceat(inside, starts) / np.maximum(filled, 1.0)
-    lengths = np.diff(np.append(starts, len(inside)))
-    rounded = np.where(there, np.repeat(levels, lengths), 0.0)
+    rounded = np.where(there, np.repeat(levels, np.diff(np.append(starts, len(inside)))), 0.0)
     p, q = reference[there] / reference.sum(), rounded[there] / rounded.sum()
     return float(np.sum(p * np.log(p / q)))
 

@@ -71,8 +71,7 @@ def _sizes_between(trial: ContractTrial, low: int, high: int) -> list[int]:
 def _possible(trial: ContractTrial, size: int) -> bool:
     contract = trial.contract
     try:
-        chunk = Chunk(index=1, start=0, new=1, left_context=0, size=size)
-        values = trial.stepper.values(chunk)
+        values = trial.stepper.values(Chunk(index=1, start=0, new=1, left_context=0, size=size))
         for name in contract.tensors:
             contract.shape(name, values)
     except ValueError:
@@ -85,8 +84,7 @@ def _chunks_of(trial: ContractTrial, size: int) -> list[Chunk]:
     kinds = (trial.contract.chunking.first, trial.contract.chunking.later, trial.contract.chunking.later)
     if any(size <= kind.left_context for kind in kinds):
         return []
-    frames = sum(size - kind.left_context for kind in kinds)
-    return list(trial.contract.chunks(frames, size))
+    return list(trial.contract.chunks(sum(size - kind.left_context for kind in kinds), size))
 
 
 def streams(trial: ContractTrial, found: CheckTally) -> None:

@@ -101,8 +101,7 @@ def batch(trial: ContractTrial, found: CheckTally) -> None:
             for name in contract.inputs
             if name not in held and (axis := contract.batch_axis(name)) is not None
         }
-        chunk = parts[0].chunk
-        together = trial.stepper.step(chunk, trial.signal(chunks, streams=count), held, edits)
+        together = trial.stepper.step(parts[0].chunk, trial.signal(chunks, streams=count), held, edits)
         for row, part in enumerate(parts):
             for name in contract.outputs:
                 if (axis := contract.batch_axis(name)) is None or together.outputs[name].shape[axis] != count:

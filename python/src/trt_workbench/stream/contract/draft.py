@@ -285,8 +285,7 @@ class _Draft:
         (first, count), right = exported.valid, exported.right
         self.notes.append(f"Valid: entries {first} to {first + count - 1} of {tensor.name}, along dimension {axes[0]}")
         new = f"(new - ({right} if chunk == 0 else 0))" if right else "new"
-        by = f"ceil({new} / {exported.hop // count})"
-        return {"axis": axes[0], "offset": first, "by": by}
+        return {"axis": axes[0], "offset": first, "by": f"ceil({new} / {exported.hop // count})"}
 
     def _states(self) -> list[dict[str, Any]]:
         init = 0 if self._known.init is None else self._known.init

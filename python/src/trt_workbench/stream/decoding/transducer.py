@@ -140,8 +140,7 @@ class Transducer:
         tokens = scores[:, : self.tokens].argmax(1).tolist()
         if not count:
             return tokens, [-1] * len(tokens)
-        best = scores[:, self.tokens :].argmax(1)
-        return tokens, np.asarray(self.said.durations)[best].tolist()
+        return tokens, np.asarray(self.said.durations)[scores[:, self.tokens :].argmax(1)].tolist()
 
     def _moved(self, stream: TransducerStream, token: int, duration: int) -> bool:
         """Move a stream on by a step; return whether it wrote a token."""

@@ -139,8 +139,7 @@ class Ear:
     def _round(self, going: Sequence[_Open]) -> tuple[list[Frames], list[list[Token]]]:
         """Run the next chunk of every open utterance."""
         chunks = [self._next(one) for one in going]
-        new = [piece for _, piece in chunks]
-        outputs = self._pool.push([one.stream for one in going], new)
+        outputs = self._pool.push([one.stream for one in going], [piece for _, piece in chunks])
         frames = [self._frames(chunk, found) for (chunk, _), found in zip(chunks, outputs, strict=True)]
         return frames, self._decoder.push([one.text for one in going], frames)
 

@@ -106,8 +106,7 @@ class Spoken:
         beside = [self.contract_path.parent / part for part in parts if part]
         audio = {one.audio for one in self.utterances if one.audio}
         files = [one for one in (self.contract_path, *beside, manifest, *sorted(audio)) if one.is_file()]
-        hashes = {str(file): hash_file(file) for file in files}
-        return hash_document({**hashes, "source": self.source})
+        return hash_document({**{str(file): hash_file(file) for file in files}, "source": self.source})
 
     def speech(self, utterances: Sequence[Utterance]) -> Speech:
         """Return some of the utterances, to be transcribed. Raises UsageProblem as `Speech`."""
@@ -119,8 +118,7 @@ class Spoken:
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
         """Return the chunks of an utterance. Raises UsageProblem where its audio cannot be used."""
-        frames = self._signal(utterance).shape[self.contract.signal[1].time_axis]
-        return list(self.contract.chunks(frames))
+        return list(self.contract.chunks(self._signal(utterance).shape[self.contract.signal[1].time_axis]))
 
     def calls(self, session: Session, utterance: Utterance, wanted: Sequence[int]) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the inputs of some of an utterance's chunks, with the states that the model reaches by then.

@@ -50,8 +50,7 @@ class Classifier(PerClass):
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
         """Return its preprocessing: resized with antialiasing and cropped."""
         share = self.facts.crop or (_IMAGENET_CROP if self.facts.said.normalize == "imagenet" else 1.0)
-        own = super().transform(height, width)
-        return dataclasses.replace(own, placement="crop", antialias=True, crop=share)
+        return dataclasses.replace(super().transform(height, width), placement="crop", antialias=True, crop=share)
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:  # noqa: ARG002
         """Return every class of each image, the best first, whatever the thresholds; see `Family.decode`."""

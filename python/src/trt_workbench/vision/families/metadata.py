@@ -142,8 +142,7 @@ def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
         arguments = {}
     if isinstance(arguments, dict) and arguments.get("nms") is True:
         return True
-    text = metadata.get("end2end", "").lower()
-    return {"true": True, "1": True, "false": False, "0": False}.get(text)
+    return {"true": True, "1": True, "false": False, "0": False}.get(metadata.get("end2end", "").lower())
 
 
 def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nchw", "nhwc"]]:

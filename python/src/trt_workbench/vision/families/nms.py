@@ -52,8 +52,7 @@ def _one_class(
     kept = group[:0]
     for start in range(0, len(group), _BLOCK):
         pool = np.concatenate([kept, group[start : start + _BLOCK]])
-        survivors = cv2.dnn.NMSBoxes(rects[pool], scores[pool], 0.0, iou)
-        kept = pool[np.asarray(survivors, np.intp).reshape(-1)]
+        kept = pool[np.asarray(cv2.dnn.NMSBoxes(rects[pool], scores[pool], 0.0, iou), np.intp).reshape(-1)]
         if len(kept) >= limit:
             break
     return kept[:limit]

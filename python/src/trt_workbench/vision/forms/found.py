@@ -141,8 +141,7 @@ def _text(file: Path) -> bytes:
 
 def _images_of(file: Path) -> Path:
     """Return the folder that the first image of an annotation file is in, of those where people keep them."""
-    data = _text(file)
-    said = _FILE_NAME.search(data)
+    said = _FILE_NAME.search(_text(file))
     try:
         first = str(json.loads(b'"%b"' % said[1])) if said else ""
     except ValueError:

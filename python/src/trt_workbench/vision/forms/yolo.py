@@ -163,8 +163,7 @@ def _place(described: _Yaml, key: str, value: str, notes: list[str]) -> Path:
     path, here = described.content.get("path"), described.file.absolute().parent
     if not isinstance(path, str | None) or "\0" in (path or ""):
         raise described.wrong("path", f"{path!r:.40} is not a folder")
-    base = here / path if path else here
-    said = base / value
+    said = (here / path if path else here) / value
     # Roboflow's ../ leads past the folder of data.yaml, and an absolute path may be one of another machine
     rest = [part for part in Path(value).parts if part not in ("..", os.sep)]
     tails = [here.joinpath(*rest), *(here.joinpath(*rest[start:]) for start in range(1, len(rest) - 1))]

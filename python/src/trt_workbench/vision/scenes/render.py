@@ -35,8 +35,7 @@ def _ramp(rng: np.random.Generator, height: int, width: int) -> NDArray[np.float
     """Distance in pixels along a random direction, float32 [H,W]."""
     angle = rng.uniform(0, 2 * np.pi)
     x = np.arange(width, dtype=np.float32) * np.float32(np.cos(angle))
-    y = np.arange(height, dtype=np.float32) * np.float32(np.sin(angle))
-    return y[:, None] + x[None, :]
+    return (np.arange(height, dtype=np.float32) * np.float32(np.sin(angle)))[:, None] + x[None, :]
 
 
 def gradient(rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour) -> Image:
@@ -81,8 +80,7 @@ def blobs(rng: np.random.Generator, height: int, width: int, first: Colour, seco
         axes = (int(rng.integers(2, 28)), int(rng.integers(2, 28)))
         turn, level = float(rng.uniform(0, 180)), int(rng.integers(80, 256))
         cv2.ellipse(canvas, centre, axes, turn, 0, 360, level, -1)
-    blurred = cv2.blur(canvas, (9, 9))
-    return _mix(blurred.astype(np.float32) / np.float32(255), first, second)
+    return _mix(cv2.blur(canvas, (9, 9)).astype(np.float32) / np.float32(255), first, second)
 
 
 TEXTURES = (gradient, stripes, checks, clouds, clouds, blobs)
@@ -104,8 +102,7 @@ def surface(rng: np.random.Generator, height: int, width: int, colour: Colour) -
     """What an object is made of: plain, shaded or patterned around `colour`; float32 [height,width,3]."""
     if rng.random() < 0.45:
         return np.broadcast_to(colour, (height, width, 3))
-    texture = TEXTURES[int(rng.integers(4))]
-    return texture(rng, height, width, colour, contrasting(rng, colour, rng.uniform(15, 70)))
+    return TEXTURES[int(rng.integers(4))](rng, height, width, colour, contrasting(rng, colour, rng.uniform(15, 70)))
 
 
 def degrade(rng: np.random.Generator, image: Image) -> NDArray[np.uint8]:
@@ -174,8 +171,7 @@ def render(seed: int, index: int) -> Rendered:
         if item.label >= 0 and areas[number] and seen[number] >= MIN_VISIBLE * areas[number]
     ]
     masks = [owner == number for number in kept]
-    labels = np.array([items[number].label for number in kept], np.int64)
-    return Rendered(degrade(rng, canvas), masks, labels)
+    return Rendered(degrade(rng, canvas), masks, np.array([items[number].label for number in kept], np.int64))
 
 
 def _items(rng: np.random.Generator, height: int, width: int) -> list[_Item]:

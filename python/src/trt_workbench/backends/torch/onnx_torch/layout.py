@@ -57,8 +57,7 @@ def split(
     wanted = sizes if sizes is not None else split
     if wanted is not None:
         return torch.split(x, list(wanted), axis)
-    count = given.get("num_outputs", outputs)
-    return torch.split(x, -(-x.shape[axis] // count), axis)
+    return torch.split(x, -(-x.shape[axis] // given.get("num_outputs", outputs)), axis)
 
 
 def slice_(x: Tensor, starts: Ints, ends: Ints, axes: Ints | None = None, steps: Ints | None = None) -> Tensor:
@@ -89,8 +88,7 @@ def gather(x: Tensor, indices: Tensor | Ints | int, *, axis: int = 0) -> Tensor:
         indices = torch.tensor(list(indices), dtype=torch.int64, device=x.device)
     axis %= x.ndim
     flat = torch.where(indices < 0, indices + x.shape[axis], indices).reshape(-1)
-    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    return x.index_select(axis, flat).reshape(shape)
+    return x.index_select(axis, flat).reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
 def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:

@@ -80,8 +80,7 @@ def arg_max(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: i
     """Index of the greatest value, the first or the last of equal ones."""
     if not select_last_index:
         return _first_index(x == x.amax(axis, keepdim=True), axis, keepdims)
-    last = _first_index((x == x.amax(axis, keepdim=True)).flip(axis), axis, keepdims)
-    return x.shape[axis] - 1 - last
+    return x.shape[axis] - 1 - _first_index((x == x.amax(axis, keepdim=True)).flip(axis), axis, keepdims)
 
 
 def arg_min(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:

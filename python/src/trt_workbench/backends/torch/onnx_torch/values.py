@@ -38,5 +38,4 @@ def range_(start: Bound, limit: Bound, delta: Bound, like: Tensor) -> Tensor:
 
 def eye_like(x: Tensor, *, k: int, dtype: torch.dtype | None) -> Tensor:
     """A diagonal of ones, in the shape of x."""
-    ones = torch.ones(x.shape, dtype=dtype or x.dtype, device=x.device)
-    return torch.triu(torch.tril(ones, k), k)
+    return torch.triu(torch.tril(torch.ones(x.shape, dtype=dtype or x.dtype, device=x.device), k), k)
