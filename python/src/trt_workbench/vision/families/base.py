@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import FoundBoxes, Head, ImageTransform
+from trt_workbench.backends.images import FoundBoxes, Head, ImageTransform, Place
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
@@ -421,3 +421,18 @@ def row_detections(
             f"{counted(family.class_count, 'class', 'classes')}."
         )
     return rows, rows[:, 4], labels
+
+
+def rows_head(family: Family, name: str, columns: int, rows: int, settings: DecodeSettings) -> Head:
+    """Return the head of rows that begin with a box, its score and its class."""
+    return Head(
+        *family.input_size,
+        items=rows,
+        classes=family.class_count or 0,
+        kind="rows",
+        boxes=Place(name, 0, columns),
+        scores=Place(name, 4, columns),
+        labels=Place(name, 5, columns),
+        conf=settings.conf,
+        max_dets=settings.max_dets,
+    )

@@ -20,8 +20,8 @@ from trt_workbench.vision.families.base import (
     DoesNotFit,
     Family,
     row_detections,
+    rows_head,
 )
-from trt_workbench.vision.families.heads import rows_head
 
 
 @dataclass(frozen=True)

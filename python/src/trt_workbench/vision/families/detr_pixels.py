@@ -19,8 +19,8 @@ from trt_workbench.vision.families.base import (
     DoesNotFit,
     Stretched,
     row_detections,
+    rows_head,
 )
-from trt_workbench.vision.families.heads import rows_head
 
 _LABELS, _BOXES, _SCORES = "labels", "boxes", "scores"
 

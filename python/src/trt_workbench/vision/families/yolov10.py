@@ -19,9 +19,9 @@ from trt_workbench.vision.families.base import (
     cell_counts,
     refuse_other_heads,
     row_detections,
+    rows_head,
 )
 from trt_workbench.vision.families.head import HeadRows, YoloHead
-from trt_workbench.vision.families.heads import rows_head
 from trt_workbench.vision.families.keypoint_rows import WithKeypoints
 from trt_workbench.vision.families.prototypes import WithMasks
 from trt_workbench.vision.families.rotated_rows import WithAngles
