@@ -17,7 +17,7 @@ from trt_workbench.console.common import single_command_app
 from trt_workbench.core import workers
 from trt_workbench.core.directory import ARTEFACTS, RunDirectory
 from trt_workbench.decide import run as decide_run
-from trt_workbench.vision.cli import eval_coco
+from trt_workbench.evaluate.cli import eval_coco
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from trt_workbench.app import app
 from trt_workbench.console.common import single_command_app
+from trt_workbench.evaluate.cli import eval_coco
 from trt_workbench.quantize import coco_scores
 from trt_workbench.quantize.cli import quantize
-from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
-from trt_workbench.vision.cli import eval_coco
+from trt_workbench.evaluate.cli import eval_coco
 from trt_workbench.vision.document import FIGURES
 
 STAGES = ("load", "preprocess", "inference", "postprocess", "total")

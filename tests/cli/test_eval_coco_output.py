@@ -67,7 +67,7 @@ for name, text in maps.items():
     Path("/proc/self", name).write_text(text)
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", runs], check=True)
-from trt_workbench.vision.cli import main
+from trt_workbench.evaluate.cli import main
 sys.argv[1:] = arguments
 try:
     main()
@@ -118,7 +118,7 @@ def test_a_file_that_grows_beyond_the_limit(coco: Any) -> None:
 # such as a test run, ignore it.
 INTERRUPTED_RUN = """
 import os, signal
-from trt_workbench.vision.cli import main
+from trt_workbench.evaluate.cli import main
 from trt_workbench.vision.detections import DetectionStore
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -74,6 +74,9 @@ RUN_BY = {
     "cli/test_own_score.py::test_a_decision_by_a_function_has_paired_intervals": [
         "decide depth.onnx --data val.npz --calibration train.npz --score depth.py:abs_rel --max-loss 0.01"
     ],
+    "cli/test_own_score.py::test_an_evaluation_gives_what_a_loop_and_what_decide_gives": [
+        "eval-vision depth.onnx --data val.npz --score depth.py:abs_rel"
+    ],
     "cli/test_eval_coco.py::test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form": [
         "eval-coco m.onnx --data data.yaml --split test"
     ],

@@ -18,7 +18,7 @@ from trt_workbench.backends.registry import backend_names, get_backend
 from trt_workbench.build_engine import cli as build_engine
 from trt_workbench.console.common import COMMON, single_command_app
 from trt_workbench.core.settings import MORE
-from trt_workbench.vision import cli as eval_coco
+from trt_workbench.evaluate import cli as eval_coco
 from trt_workbench.vision.families import family_names
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]

@@ -14,8 +14,8 @@ from trt_workbench.console.common import single_command_app
 from trt_workbench.core.workspace import SEGMENTER, embedded_model
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import subject_of
+from trt_workbench.evaluate.cli import eval_coco
 from trt_workbench.quantize import CalibrationSettings, coco_scores
-from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
 from trt_workbench.vision.scenes import dataset as embedded
 

@@ -1,6 +1,7 @@
 """Decisions by a function of the user's: the examples of the guide, judged as by hand."""
 
 import importlib
+import itertools
 import json
 import re
 import subprocess
@@ -28,6 +29,8 @@ GUIDES = "".join(
 )
 EXAMPLES = re.findall(r"```python\n# (\S+?):.*?\n(.*?)```", GUIDES, re.DOTALL)
 ASKED = ("--backends", "ort-cpu", "--repetitions", 0)
+COMMANDS = {"decide": ("--precisions", "fp32,fp16", *ASKED), "eval-vision": ("--backend", "ort-cpu")}
+"""What scores a model, with what makes that quick."""
 
 
 @pytest.fixture
@@ -147,6 +150,11 @@ def test_examples_of_the_guide_give_what_a_loop_gives(
     assert len(found["guessed"]) == len(by_hand)
 
 
+def arrays(file: str) -> dict[str, NDArray[Any]]:
+    with np.load(file) as held_there:
+        return dict(held_there)
+
+
 def depth_model(folder: Path, rows: int = 48) -> tuple[Path, NDArray[Any]]:
     """A model whose int8 differs by a few percent, and the depths that it is scored by."""
     text = "g (float[n,16] x) => (float[n,16] depth) { a = MatMul(x, w) r = Relu(a) depth = Add(r, one) }"
@@ -185,24 +193,27 @@ def test_a_decision_by_a_function_has_paired_intervals(examples: Path, monkeypat
     assert found["rows"][0]["score"]["guess"] is None
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("body", ["return 1.0", "return abs(target).mean()"])
 @pytest.mark.usefixtures("forked_python")
 def test_a_score_that_guessing_reaches_decides_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     depth_model(tmp_path)
     Path("s.py").write_text(f"def mine(outputs, target):\n    {body}\n")
-    result = trtw("decide", "depth.onnx", "--data", "val.npz", "--score", "s.py:mine", "--better", "lower",
-                  "--precisions", "fp32,fp16", *ASKED, "--output", "run")  # fmt: skip
+    result = trtw(command, "depth.onnx", "--data", "val.npz", "--score", "s.py:mine", "--better", "lower",
+                  *COMMANDS[command], "--output", "run")  # fmt: skip
     assert result.exit_code == 1
-    held(re.sub(r"\d\.\d+", "#", next(one for one in result.output.splitlines() if "Nothing is decided" in one)))
+    held(re.sub(r"\d\.\d+", "#", next(one for one in result.output.splitlines() if "as good as guessing" in one)))
+    assert "as good as guessing" in Path("run/report.html").read_text()
 
 
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.usefixtures("forked_python")
 def test_what_cannot_be_scored_is_refused_before_anything_is_made(
-    examples: Path, monkeypatch: pytest.MonkeyPatch
+    examples: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(examples)
     _, depth = depth_model(examples)
@@ -218,21 +229,148 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_made(
         ["--data", "text.txt", *score],
         score,
     ):
-        said = stderr_of("decide", "depth.onnx", *words, *ASKED, "--output", "run")
+        said = stderr_of(command, "depth.onnx", *words, *COMMANDS[command], "--output", "run")
         assert "Making" not in said
         held(said.splitlines()[-1])
         assert not Path("run").exists()
 
 
+@pytest.mark.long(but=4)
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return float('nan')",
+        "return 'text'",
+        "return outputs['depth']",
+        "return {str(int(target[0] > 1.1)): 1.0}",
+        "return 1 / 0",
+        "import os; os.fork(); return 1.0",
+        "import os; os._exit(7)",
+    ],
+)
 @pytest.mark.usefixtures("forked_python")
-def test_a_function_that_fails_ends_the_decision_with_its_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_function_that_fails_ends_the_command_with_its_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     depth_model(tmp_path)
-    Path("s.py").write_text("def mine(outputs, target):\n    return float('nan')\nmine.better = 'higher'\n")
-    said = stderr_of("decide", "depth.onnx", "--data", "val.npz", "--score", "s.py:mine", *ASKED, "--output", "run")
+    Path("s.py").write_text(f"def mine(outputs, target):\n    {body}\nmine.better = 'higher'\n")
+    words = ("--data", "val.npz", "--score", "s.py:mine", *COMMANDS[command], "--output", "run")
+    said = stderr_of(command, "depth.onnx", *words).splitlines()[-1]
+    held(re.sub(r"/\S*/", "", re.sub(r"row \d+", "row #", said)))
+    assert "Sample: " in said
+
+
+@pytest.mark.parametrize("limit", [(), ("--limit", 20)])
+@pytest.mark.usefixtures("forked_python")
+def test_an_evaluation_gives_what_a_loop_and_what_decide_gives(
+    examples: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[Any, ...]
+) -> None:
+    """To the last digit, of the model and of its int8, which `quantize` makes for both."""
+    monkeypatch.chdir(examples)
+    model, _ = depth_model(examples, 80)
+    noisy = "\nimport random\nprint(random.random())\n"  # which goes to score.log, and changes nothing
+    Path("depth.py").write_text(Path("depth.py").read_text() + noisy)
+    words = ("--data", "val.npz", "--score", "depth.py:abs_rel", *limit)
+    decided = json_of("decide", model, *words, "--calibration", "train.npz", "--precisions", "fp32,int8", *ASKED,
+                      "--no-search", "--max-loss", 1, "--output", "decided")  # fmt: skip
+    json_of("quantize", model, "--to", "int8", "--calibration", "train.npz", "--output", "int8.onnx")
+    for row, file in zip(decided["rows"], ("depth.onnx", "int8.onnx"), strict=True):
+        found = json_of("eval-vision", file, *words, "--backend", "ort-cpu", "--output", f"of-{file}")
+        score = {name: row["score"][name] for name in ("value", "ci95")}
+        assert {name: found["score"][name] for name in score} == score
+        samples = json.loads(Path(f"of-{file}/score/samples.json").read_text())
+        assert (found["samples"], found["available"]) == (len(samples["names"]), 80) == (limit[1] if limit else 64, 80)
+        outputs, places = arrays(f"of-{file}/score/outputs.npz")["depth"], [
+            int(name.rpartition(" ")[2]) for name in samples["names"]
+        ]  # fmt: skip
+        data, by_hand = arrays("val.npz"), []
+        for output, place in zip(outputs, places, strict=True):
+            if file == "depth.onnx":
+                assert output == pytest.approx((data["x"][place] @ TURN).clip(0) + 1, abs=1e-5)
+            by_hand.append(np.mean(np.abs(output - data["truth"][place]) / data["truth"][place]))
+        assert found["score"]["value"] == np.mean(by_hand)
+        assert found["better"] == "lower"
+        assert Path(f"of-{file}/report.html").is_file()
+    assert decided["rows"][0]["score"]["value"] != decided["rows"][1]["score"]["value"]
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_python_evaluates_by_a_function(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    body = "    d = abs(outputs['depth'] - target)\n    return {'near': (d < 0.02).mean(), 'far': d.max()}\n"
+    Path("both.py").write_text(
+        f"def near(outputs, target):\n{body}near.better = {{'near': 'higher', 'far': 'lower'}}\n"
+    )
+    monkeypatch.syspath_prepend(examples)
+    mine = importlib.import_module("both").near
+    found = tw.evaluate("depth.onnx", data="val.npz", score=mine, backend="ort-cpu", seed=3, output="run")
+    assert found.passed
+    assert found.document.figure == "near"
+    data = arrays("val.npz")
+    away = np.abs((data["x"] @ TURN).clip(0) + 1 - data["truth"])
+    assert found.document.score.value == pytest.approx((away < 0.02).mean())
+    assert found.document.score.others["far"].value == pytest.approx(away.max(axis=1).mean(), rel=1e-5)
+    low, high = found.document.score.ci95 or (0, 0)
+    assert low < found.document.score.value < high
+    assert "near" in (found._repr_html_() or "")
+
+
+def test_an_evaluation_has_the_perplexity_of_decide_and_of_a_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "g (int64[batch,t] input_ids) => (float[batch,t,12] logits) { logits = Gather(w, input_ids) }"
+    table = GENERATOR.standard_normal((12, 12)).astype(np.float32)
+    ids = np.array([[GENERATOR.choice(12, p=np.exp(row) / np.exp(row).sum()) for row in table[:9]] for _ in range(16)])
+    for step in range(1, 9):  # each token is drawn as the model says, so that it is better than a guess
+        odds = np.exp(2.0 * table[ids[:, step - 1]])
+        ids[:, step] = [GENERATOR.choice(12, p=one / one.sum()) for one in odds]
+    np.savez("ids.npz", input_ids=ids)
+    model = write_onnx(tmp_path / "m.onnx", text, {"w": 2 * table})
+    words = ("--data", "ids.npz", "--score", "perplexity")
+    found = json_of("eval-vision", model, *words, "--backend", "ort-cpu", "--output", "run")
+    logs = 2 * table - np.log(np.exp(2 * table).sum(axis=1, keepdims=True))
+    by_hand = np.exp(-np.mean([logs[a, b] for row in ids for a, b in itertools.pairwise(row)]))
+    assert found["score"]["value"] == pytest.approx(by_hand, rel=1e-6)
+    assert (found["better"], found["figure"]) == ("lower", "perplexity")
+    decided = json_of("decide", model, *words, "--precisions", "fp32", *ASKED, "--output", "decided")
+    for name in ("value", "ci95", "guess"):
+        assert found["score"][name] == decided["rows"][0]["score"][name]
+    page = Path("run/report.html").read_text()
+    trtw("report", "run")
+    assert Path("run/report.html").read_text() == page
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--data", "nowhere.npz", "--score", "depth.py:abs_rel"),
+        ("--score", "cosine"),
+        ("--score", "wer"),
+        ("--score", "perplexity"),
+        ("--score", "depth.py:abs_rel", "--conf", 0.5, "--split", "val"),
+        ("--score", "depth.py:abs_rel", "--shard", "0/2"),
+        ("--score", "depth.py:abs_rel", "--gpus", "all"),
+        ("--score", "ap", "--better", "lower"),
+        ("--score", "depth.py:abs_rel", "--precision", "fp16"),
+        ("--score", "depth.py:abs_rel", "--backend", "nowhere"),
+        ("--score", "depth.py:abs_rel", "--url", "localhost:1"),
+    ],
+)
+@pytest.mark.usefixtures("forked_python")
+def test_an_evaluation_says_what_it_cannot_score_by(
+    examples: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[Any, ...]
+) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    said = stderr_of(
+        "eval-vision", "depth.onnx", "--data", "val.npz", "--backend", "ort-cpu", *words, "--output", "run"
+    )
     held(said.splitlines()[-1])
+    assert not Path("run").exists()
 
 
 @pytest.mark.long
@@ -352,3 +490,6 @@ def test_images_and_their_targets_are_lines(examples: Path, monkeypatch: pytest.
     assert "To prepare images, --normalize and --resize say enough." in said
     found = json_of("decide", "m.onnx", *words, "--normalize", "none", "--resize", "stretch", *ASKED, code=1)
     assert found["rows"][0]["score"]["value"] == pytest.approx(np.mean(errors), rel=1e-3)
+    prepared = ("--normalize", "none", "--resize", "stretch", "--backend", "ort-cpu")
+    alone = json_of("eval-vision", "m.onnx", "--data", "val.jsonl", "--score", "depth.py:abs_rel", *prepared)
+    assert alone["score"]["value"] == found["rows"][0]["score"]["value"]

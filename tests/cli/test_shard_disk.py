@@ -21,7 +21,7 @@ COMMANDS = {
     "verify": (("verify", "MODEL", "--backend", "ort-cpu", "--dim", "batch=1:4:24", "--seed", 3), "12k"),
     "eval-stream": (("eval-stream", "--backend", "ort-cpu", "--chunks", 40), "16k"),
 }
-PROGRAM = ON_ANOTHER_DISK.replace("trt_workbench.vision.cli", "trt_workbench.main")
+PROGRAM = ON_ANOTHER_DISK.replace("trt_workbench.evaluate.cli", "trt_workbench.main")
 
 
 @pytest.fixture

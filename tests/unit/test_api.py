@@ -26,6 +26,8 @@ from trt_workbench.vision.settings import PredictSettings
 ROOT = Path(__file__).parents[2]
 TWICE = "twice (float[batch, 2] x) => (float[batch, 2] y) { y = Add(x, x) }"
 _CONSUMER = """
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -36,8 +38,11 @@ with tw.load("m.onnx", backend="trt", precision="fp16", conf=0.3, classes=["pers
     several: list[tw.FoundObjects] = model(["a.jpg", np.zeros((4, 4, 3), np.uint8)])
     tensors = model.run({"x": torch.zeros(3)})
 ap: float | None = tw.evaluate("m.onnx", data="coco/", limit=3).document["AP"]
+def mine(outputs: dict[str, Any], target: Any) -> float:
+    return 0.5
+absrel: float = tw.evaluate("m.onnx", data="val.npz", score=mine).document.score.value
 verdict: str = tw.verify("m.onnx", output="run").require()["verdict"]
-sentence: str = tw.decide("m.onnx", precisions=["fp16"], max_loss=0.1).document.recommendation.sentence
+sentence: str = tw.decide("m.onnx", precisions=["fp16"], max_loss=0.1, score=mine).document.recommendation.sentence
 limited = tw.decide("m.onnx", max_latency_ms=2.5, expect={"AP": 0.391}).document
 kept: list[str] = [one.keeps for one in limited.accuracy if one.loss_high and one.loss_high < 0.1]
 command: str | None = limited.speed.command if limited.speed else None

@@ -23,6 +23,7 @@ FEATURES = (
     "bench",
     "build_engine",
     "decide",
+    "evaluate",
     "gate",
     "infer",
     "inspect",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from trt_workbench.console.called import Finished as Finished
 from trt_workbench.core.artefacts import BenchArtefacts
@@ -12,6 +12,7 @@ from trt_workbench.core.errors import DeviceFailure as DeviceFailure
 from trt_workbench.core.errors import UsageProblem as UsageProblem
 from trt_workbench.core.errors import WorkbenchError as WorkbenchError
 from trt_workbench.decide.document import Decision
+from trt_workbench.quantize.document import ScoreMetrics
 from trt_workbench.verify.document import VerifyFindings
 from trt_workbench.verify.settings import Range
 from trt_workbench.vision.document import CocoMetrics
@@ -41,12 +42,55 @@ def load(
     allow_unverified: bool = False,
     classes: Sequence[str] = (),
 ) -> LoadedModel: ...
+@overload
 def evaluate(
     model: str | Path | None = None,
     *,
+    score: str | Callable[..., Any],
     data: str | Path | None = None,
     annotations: str | Path | None = None,
     split: str | None = None,
+    better: Literal["higher", "lower"] | None = None,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+    normalize: Literal["none", "imagenet", "0-255"] | None = None,
+    resize: Literal["letterbox", "stretch", "stretch-antialias"] | None = None,
+    channel_order: Literal["rgb", "bgr"] | None = None,
+    background: Literal["none", "first", "last"] | None = None,
+    exif: Literal["apply", "ignore"] = "ignore",
+    backend: str = "auto",
+    conf: float = 0.001,
+    iou: float | None = None,
+    max_dets: int = 300,
+    precision: str = "fp32",
+    threads: int | None = None,
+    options: Mapping[str, Any] = ...,
+    url: str | None = None,
+    preprocess: Literal["device", "host"] | None = None,
+    postprocess: Literal["device", "host"] | None = None,
+    allow_unverified: bool = False,
+    limit: int | None = None,
+    batch: int | None = None,
+    workers: int | None = None,
+    concurrency: int | None = None,
+    classes: str | None = None,
+    allow_missing: bool = False,
+    threshold: float = 0.25,
+    seed: int = 0,
+    gpus: Sequence[int] | None = None,
+    report: bool = True,
+    output: str | Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Finished[ScoreMetrics]: ...
+@overload
+def evaluate(
+    model: str | Path | None = None,
+    *,
+    score: None = None,
+    data: str | Path | None = None,
+    annotations: str | Path | None = None,
+    split: str | None = None,
+    better: Literal["higher", "lower"] | None = None,
     family: str | None = None,
     imgsz: tuple[int, int] | None = None,
     normalize: Literal["none", "imagenet", "0-255"] | None = None,
@@ -125,7 +169,7 @@ def decide(
     keep: Sequence[str] = ("AP",),
     split: str | None = None,
     calibration_annotations: str | Path | None = None,
-    score: str | None = None,
+    score: Callable[..., Any] | str | None = None,
     better: Literal["higher", "lower"] | None = None,
     search: bool = True,
     budget: float | None = None,

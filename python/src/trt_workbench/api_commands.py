@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from trt_workbench.bench import cli as _bench
 from trt_workbench.console.called import Finished, call_command
@@ -18,16 +18,17 @@ from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
 from trt_workbench.decide import cli as _decide
 from trt_workbench.decide.document import Decision
+from trt_workbench.evaluate import cli as _evaluate
+from trt_workbench.quantize import ScoreMetrics
 from trt_workbench.verify import VerifyFindings
 from trt_workbench.verify import cli as _verify
 from trt_workbench.vision import CocoMetrics, FoundObjects, LoadedModel
-from trt_workbench.vision import cli as _vision
 
 __all__ = ["Finished", "FoundObjects", "LoadedModel", "bench", "decide", "evaluate", "verify"]
 T = TypeVar("T")
 Takes = tuple[Callable[..., Any], tuple[str, ...]]
 TAKES: Final[dict[str, Takes]] = {
-    "evaluate": (_vision.eval_coco, ("model", "images")),
+    "evaluate": (_evaluate.eval_coco, ("model", "images")),
     "verify": (_verify.verify, ()),
     "decide": (_decide.decide, ()),
     "bench": (_bench.bench, ()),
@@ -35,17 +36,30 @@ TAKES: Final[dict[str, Takes]] = {
 """By function: the command that has its settings, and those without a meaning here."""
 
 
+@overload
 def evaluate(
-    model: str | Path | None = None, *, progress: Listener | None = None, **given: Any
-) -> Finished[CocoMetrics]:
+    model: str | Path | None = None, *, score: str | Callable[..., Any], progress: Listener | None = None, **given: Any
+) -> Finished[ScoreMetrics]: ...
+
+
+@overload
+def evaluate(
+    model: str | Path | None = None, *, score: None = None, progress: Listener | None = None, **given: Any
+) -> Finished[CocoMetrics]: ...
+
+
+def evaluate(model: str | Path | None = None, *, progress: Listener | None = None, **given: Any) -> Finished[Any]:
     """Score a vision model on annotated images, as `trtw eval-coco` does; the document is `metrics.json`.
 
-    Without a model, an embedded detector runs on an embedded dataset.
+    Without a model, an embedded detector runs on an embedded dataset. With `score`, a function of yours, the model may
+    be any, and the document is a `ScoreMetrics`: `document.score.value`, `.ci95`, `.others`. That guessing reaches its
+    score is the result's `failure`.
 
     Raises:
         WorkbenchError: of the kind that the exit code names, where the command writes nothing.
     """
-    return _call("evaluate", progress, _reads("metrics.json", CocoMetrics), model, **given)
+    kind = CocoMetrics if given.get("score") in (None, "ap") else ScoreMetrics
+    return _call("evaluate", progress, _reads("metrics.json", kind), model, **given)
 
 
 def verify(target: str | Path, *, progress: Listener | None = None, **given: Any) -> Finished[VerifyFindings]:

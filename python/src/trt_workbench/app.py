@@ -62,8 +62,8 @@ PURPOSES = {
         "check-target": ("rtx", "Compile a model for RTX cards that this machine does not have."),
     },
     "Measure": {
-        "eval-coco": ("vision.cli:eval_coco", _SCORES),
-        "eval-vision": ("vision.cli:eval_coco", _SCORES),
+        "eval-coco": ("evaluate.cli:eval_coco", _SCORES),
+        "eval-vision": ("evaluate.cli:eval_coco", _SCORES),
         "eval-llm": ("llm.cli:eval_llm", "Compare a language model's output on several runtimes."),
         "eval-stream": ("stream.cli:eval_stream", "Compare a streaming model with a reference chunk by chunk."),
         "bench": ("bench.cli:bench", "Measure models on runtimes and rank them."),

@@ -26,7 +26,7 @@ def infer_engine() -> None:
 
 def eval_coco() -> None:
     """Run `eval-coco`."""
-    _run("vision.cli")
+    _run("evaluate.cli")
 
 
 def eval_llm() -> None:

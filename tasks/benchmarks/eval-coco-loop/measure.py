@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 RECORDS = HERE.parents[2] / "docs" / "benchmarks" / HERE.name / "records.json"
-EVAL_COCO = [sys.executable, "-c", "from trt_workbench.vision.cli import main; main()"]
+EVAL_COCO = [sys.executable, "-c", "from trt_workbench.evaluate.cli import main; main()"]
 SEQUENTIAL = [sys.executable, str(HERE / "sequential.py")]
 PACKAGES = ("numpy", "opencv-python-headless", "onnxruntime", "pycocotools", "typer")
 HELP = {

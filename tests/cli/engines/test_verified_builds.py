@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.cli.engines.common import write_model
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
@@ -237,3 +238,18 @@ def test_other_weights_lose_the_verdict(dynamic: Path, tmp_path: Path) -> None:
     assert trtw("refit-engine", plan, dynamic, "-o", refitted).exit_code == 0
     manifest = read_manifest(refitted)
     assert manifest.verification is None
+
+
+def test_a_score_of_samples_is_of_a_verified_engine(tmp_path: Path) -> None:
+    """It builds for the batch and says in the page and in the document how the engine was verified."""
+    model, rng = write_model(tmp_path / "m.onnx", "n"), np.random.default_rng(4)
+    x, y = (rng.random((20, 3), np.float32) + 1 for _ in range(2))
+    truth = (x + y) * rng.uniform(0.9, 1.1, x.shape)
+    np.savez(tmp_path / "data.npz", x=x, y=y, truth=truth)
+    body = "def near(outputs, target):\n    return abs(outputs['total'] - target).mean()\n\n\nnear.better = 'lower'\n"
+    (tmp_path / "s.py").write_text(body)
+    words = ("--data", tmp_path / "data.npz", "--score", tmp_path / "s.py:near", "--backend", "trt", "--batch", 5)
+    found = json_of("eval-vision", model, *words, "--output", tmp_path / "run")
+    assert found["score"]["value"] == pytest.approx(np.abs(x + y - truth).mean(), rel=1e-5)
+    assert (found["verification"]["verdict"], found["settings"]["batch"]) == ("right", 5)
+    assert "Engine verified" in (tmp_path / "run/report.html").read_text()

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,31 @@ def test_nightly_upgrades_are_followed(tmp_path: Path) -> None:
     ]
     assert not found["m / ort-cpu / fp32: AP"].changes
     assert history.left_out == []
+
+
+def test_a_score_of_the_users_is_followed(tmp_path: Path) -> None:
+    """Alone, and in each night's upgrade; a lower one is better here, so that it improves on the fifth night."""
+    for night in range(10):
+        value = 0.3 if night < 4 else 0.2
+        score = {"value": value, "ci95": [value - 0.01, value + 0.01], "loss": 0, "loss_ci95": None}
+        metrics = {
+            "schema_version": 1, "model": "m.onnx", "model_sha256": "0" * 64, "backend": "ort-cpu",
+            "settings": {"precision": "fp32", "options": {}, "batch": 1, "seed": 0}, "provenance": {},
+            "verification": None, "figure": "abs_rel", "better": "lower", "score": score, "data": "val.npz",
+            "data_sha256": "1" * 64, "samples": 64, "available": 64,
+        }  # fmt: skip
+        run_folder(tmp_path / "eval" / f"n{night}", "eval-vision", day(night), metrics=metrics)
+        place = upgrade_folder(tmp_path / "upgrade" / f"u{night}", [], day(night)) / "after" / "m" / "score"
+        shutil.rmtree(place)
+        run_folder(place, "eval-vision", day(night), metrics=metrics)
+    write_history(tmp_path, tmp_path, "dates")
+    history = History.model_validate_json((tmp_path / "history.json").read_text())
+    assert history.left_out == []
+    assert {(one.command, one.name) for one in history.series} == {
+        ("eval-vision", "m / ort-cpu / fp32: abs_rel"), ("upgrade", "m / ort-cpu / fp32: abs_rel"),
+    }  # fmt: skip
+    changed = [(change.started_at, change.outcome) for one in history.series for change in one.changes]
+    assert changed == [(day(4), "improvement")] * 2
 
 
 @pytest.mark.long

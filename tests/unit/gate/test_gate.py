@@ -22,16 +22,15 @@ from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.console.called import Finished, call_command
 from trt_workbench.console.keywords import YAML, as_keywords, keywords
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.evaluate import eval_coco
 from trt_workbench.gate import run as gate_run
 from trt_workbench.gate.cli import gate as gate_command
 from trt_workbench.gate.config import load_gate, margin
-from trt_workbench.gate.document import GateCheck, GateDocument
+from trt_workbench.gate.document import GateCheck, GateDocument, answer, read
 from trt_workbench.gate.formats import junit, markdown
-from trt_workbench.gate.report import answer, read
 from trt_workbench.gate.run import CheckResult, _require_usable
 from trt_workbench.report.verdict import tone
 from trt_workbench.verify import verify
-from trt_workbench.vision import eval_coco
 from trt_workbench.vision.scenes.scenes import write_dataset
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")

@@ -27,13 +27,11 @@ from trt_workbench.quantize import (
     AP,
     HALVES,
     INT8_MIXED,
-    NO_LOGITS,
     SCORED_SAMPLES,
     CalibrationSettings,
     Detection,
     Half,
     Likeness,
-    OwnScore,
     ScoreSettings,
     SearchSettings,
     Task,
@@ -42,7 +40,6 @@ from trt_workbench.quantize import (
     is_text_file,
     labels_of,
     own_score,
-    require_batch_first,
     spoken_in,
 )
 from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensors, spoken_by
@@ -363,7 +360,6 @@ def _kept(settings: DecideSettings, task_name: str) -> dict[str, Any]:
 
 
 def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
-    require_batch_first(model)  # before anything is made for many minutes
     is_text = is_text_file(data)
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(
@@ -373,29 +369,8 @@ def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: C
         raise UsageProblem(f"--keep {','.join(settings.keep)} is for a detector with annotations; remove it.")
     kind = settings.score or ("perplexity" if is_text else "cosine")
     scored = replace(calibration, calibration=str(data), samples=settings.limit or SCORED_SAMPLES)
-    if kind == "perplexity":
-        _require_logits(model, scored)
-    found = calibration_data(model, scored)
-    next(iter(found.read()))  # what does not fit is refused before anything is made
-    own = OwnScore.loaded(kind, settings.better) if own_score(kind, settings.better) else None
-    if own:
-        found.targets(settings.annotations)
-    return Likeness(model, scored, kind, samples_overlap(model, calibration, scored), own, settings.annotations)
-
-
-def _require_logits(model: Model, samples: CalibrationSettings) -> None:
-    """Raise UsageProblem where the first output of floats can be no logits of the samples' tokens."""
-    facts = model.facts
-    shape = next((output.shape for output in facts.outputs if output.dtype.startswith(("float", "bfloat"))), None)
-    takes_ids = any(tensor.name == "input_ids" for tensor in facts.inputs)
-    if not takes_ids or (shape is not None and len(shape) != 3):
-        raise UsageProblem(f"{NO_LOGITS} Model: {model.path}")
-    words = shape[2] if shape else None
-    read = calibration_data(model, samples).read
-    if isinstance(words, int) and any(int(sample["input_ids"].max()) >= words for sample in read()):
-        raise UsageProblem(
-            f"{NO_LOGITS} Its output has {words} entries per token, and the data have larger tokens: {model.path}"
-        )
+    task = Likeness.checked(model, scored, kind, settings.better, settings.annotations)
+    return replace(task, overlap=samples_overlap(model, calibration, scored))
 
 
 def _embedded(

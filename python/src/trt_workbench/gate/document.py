@@ -1,15 +1,16 @@
-"""What a gate writes: gate.json."""
+"""What a gate writes, gate.json, and its report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import NonNegativeFloat
 
 from trt_workbench.core.counts import grouped
-from trt_workbench.core.documents import Inside, Strict
-from trt_workbench.report.verdict import Reach
+from trt_workbench.core.documents import Inside, Strict, reader
+from trt_workbench.report.verdict import Headline, Reach
 
 CheckName = Literal["verify", "score", "latency"]
 
@@ -79,3 +80,16 @@ def _reach(checks: Sequence[GateCheck]) -> Reach:
     passed = [one for one in checks if one.passed]
     count, judged = len(checks), sum(one.judged for one in checks)
     return Reach(count, count, judged, count - len(passed), doubts=sum(not one.certain for one in passed))
+
+
+read = reader("gate.json", GateDocument)
+
+
+def answer(found: GateDocument) -> Headline:
+    """Return what the page of a run says first."""
+    return Headline([found.headline], found.reach.word())
+
+
+def view(found: GateDocument, _directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows besides."""
+    return {"found": found, "name": Path(found.model).name}

@@ -25,6 +25,7 @@ from trt_workbench.core.files import require_there
 from trt_workbench.core.precision import check_any
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.decide import BASELINE, Decision, decide
+from trt_workbench.evaluate import eval_coco
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart, figure, margin
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
@@ -35,7 +36,6 @@ from trt_workbench.vision import (
     DataPlace,
     check_annotations,
     check_family,
-    eval_coco,
     family_of,
     figure_names,
     look_for_data,
@@ -73,8 +73,7 @@ def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callab
     if config.verify:
         parts["verify"] = partial(_verified, config.model, config.verify)
     if config.score:
-        score = _decided if config.score.is_decided else _scored
-        parts["score"] = partial(score, config.model, config.score)
+        parts["score"] = partial(_decided if config.score.is_decided else _scored, config.model, config.score)
     if config.latency:
         parts["latency"] = partial(_timed, config.model, config.latency)
     checks = []
@@ -210,8 +209,7 @@ def _scored(model: Path, part: ScorePart, place: Path) -> CheckResult:
     if told := alone.as_good_as_guessing:
         text, passed = f"{text}; {main} is {told}", False
     if part.baseline:
-        before = _baseline(part.baseline, done.document)
-        known = figure(_figures(before), main, "score.baseline")
+        known = figure(_figures(_baseline(part.baseline, done.document)), main, "score.baseline")
         certainty, certain = _certainty(part, done, own)
         text += f"; loss {decimals(known - score)} against the baseline's {known:.4f} ({certainty}), "
         text += f"{'more than' if known - score > part.max_loss else 'within'} max_loss {part.max_loss:g}"

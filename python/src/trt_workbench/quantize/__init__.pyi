@@ -4,12 +4,11 @@ from .data import Half as Half
 from .data import Sample as Sample
 from .data import calibration_data as calibration_data
 from .data import is_text_file as is_text_file
-from .data import require_batch_first as require_batch_first
 from .data import spoken_in as spoken_in
 from .document import ClassLoss as ClassLoss
 from .document import RowScore as RowScore
+from .document import ScoreMetrics as ScoreMetrics
 from .document import SearchDocument as SearchDocument
-from .figures import NO_LOGITS as NO_LOGITS
 from .figures import array_scores as array_scores
 from .held_out import labels_of as labels_of
 from .making import Candidates as Candidates

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.bootstrap import is_certain
+from trt_workbench.core.verification import Mark
 from trt_workbench.model.low_precision.evidence import SearchEvidence
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.report.verdict import Reach
@@ -98,6 +99,47 @@ class RowScore(Strict):
 def _ends(intervals: Sequence[Ends | None]) -> Ends | None:
     known = [one for one in intervals if one is not None]
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+class ScoreMetrics(Strict):
+    """The document `metrics.json` of an evaluation by `--score`.
+
+    Attributes:
+        model: path of the model.
+        model_sha256: its hash, external data included.
+        backend: that executed it.
+        settings: what it was asked for: `precision`, `options` of the backend, `batch` and `seed`.
+        provenance: what executed it, with `precision_ran`: what the graph or the engine computes in.
+        verification: of an engine; None of all else.
+        figure: name of the score, such as "abs_rel".
+        better: which values of it are better.
+        score: its value and its 95 % interval, and further numbers of the same function as `others`.
+        data: where the samples are.
+        data_sha256: of the samples that were scored, their targets and the function.
+        samples: how many were scored.
+        available: of how many.
+    """
+
+    schema_version: Literal[1] = 1
+    model: str
+    model_sha256: str
+    backend: str
+    settings: dict[str, Any]
+    provenance: dict[str, Any]
+    verification: Mark | None
+    figure: str
+    better: Literal["higher", "lower"]
+    score: RowScore
+    data: str
+    data_sha256: str
+    samples: NonNegativeInt
+    available: NonNegativeInt
+
+    @property
+    def guessed(self) -> list[str]:
+        """A sentence on a score that is hardly better than a guess; none on any other."""
+        told = self.score.as_good_as_guessing
+        return [f"{self.figure} is {self.score.value:.4f}, {told}."] if told else []
 
 
 class GroupScore(Strict):

@@ -122,7 +122,7 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
         taken = list(batches(data, fixed or request["batch"]))
         shapes = {tuple((name, array.shape) for name, array in one.inputs.items()) for one in taken}
-        require_verified(
+        mark = require_verified(
             session.provenance,
             model,
             [dict(one) for one in shapes],
@@ -150,7 +150,7 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
         more |= _compared(outputs, expected or outputs, np.concatenate(ids) if ids else None)
     write_json(folder / _SAMPLES, SampleScores(names=list(data.names), **more))
-    return {"provenance": provenance, "overflow": overflow}
+    return {"provenance": provenance, "overflow": overflow, "verification": mark}
 
 
 def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
@@ -193,20 +193,19 @@ def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
         each = None if found.folded else np.asarray(found.guessed)
         ends = made.against(replace(made, value=guess, resampled=drawn, each=each)).loss_ci95
         made = replace(made, guess=guess, beats_guess=ends and ends[1] < 0)
-    others = {}
-    for name, worse in found.others_worse.items():
-        values = np.asarray(found.others[name])
-        value, drawn = _folded((), values, counts)
-        others[name] = replace(
+    others = {
+        name: replace(
             made,
-            value=value,
-            resampled=drawn,
+            value=float(np.mean(found.others[name])),
+            resampled=counts @ np.asarray(found.others[name]) / count,
             worse=worse,
             guess=None,
             beats_guess=None,
-            step=step_of(values),
-            each=values,
+            step=step_of(np.asarray(found.others[name])),
+            each=np.asarray(found.others[name]),
         )
+        for name, worse in found.others_worse.items()
+    }
     return replace(made, others=others)
 
 
@@ -309,8 +308,7 @@ def _top1(found: NDArray[Any], expected: NDArray[Any]) -> tuple[float, ...]:
     """Return by sample how often the largest entry is the same; of images it is not known where the classes lie."""
     if found.ndim not in (2, 3) or found.shape[-1] < 2:
         return ()
-    agree = largest_agrees(found, expected)
-    return tuple(agree.reshape(len(found), -1).mean(axis=1).tolist())
+    return tuple(largest_agrees(found, expected).reshape(len(found), -1).mean(axis=1).tolist())
 
 
 def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | None) -> dict[str, Any]:

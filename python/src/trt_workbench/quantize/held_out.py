@@ -14,7 +14,6 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, Progress, named
 from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data, drawn, spoken_in
 from trt_workbench.quantize.document import GroupScore, Sensitivity
-from trt_workbench.quantize.own import OwnScore
 from trt_workbench.quantize.sensitivity import Maker
 from trt_workbench.quantize.settings import AP, CalibrationSettings, PlacementSettings, ScoreSettings, own_score
 from trt_workbench.quantize.task import Detection, Likeness, Task, WordsTask
@@ -55,19 +54,14 @@ def scorer_of(
     if spoken := spoken_in(model.path, calibration):
         if settings.annotations is not None or settings.score not in (None, "wer"):
             raise UsageProblem("Utterances are scored by their words, --score wer.")
-        chosen = drawn(len(spoken.utterances), scored, Path(spoken.source), half)
-        return WordsTask(spoken, chosen=tuple(chosen))
+        return WordsTask(spoken, chosen=tuple(drawn(len(spoken.utterances), scored, Path(spoken.source), half)))
     if settings.score == "wer":
         raise UsageProblem("--score wer needs a streaming model, --contract, and a manifest of utterances.")
-    data = calibration_data(model, scored, half)
-    if own := own_score(settings.score, settings.better):
-        data.targets(settings.annotations)  # what does not fit is refused before anything is made
-        judge = OwnScore.loaded(own, settings.better)
-        return Likeness(model, scored, own, own=judge, annotations=settings.annotations, half=half)
-    if settings.annotations is not None:
+    if settings.annotations is not None and not own_score(settings.score, settings.better):
         if settings.score not in (None, "ap"):
             raise UsageProblem(f"With --annotations the score is AP; remove --score {settings.score}.")
         listed = labels_of(settings, calibration)
+        data = calibration_data(model, scored, half)
         annotations = _of_half(listed, calibration.exif, data, folder / f"half-{half}.json")
         task = task_of(family_of(model, calibration).task)
         return Detection(
@@ -84,7 +78,7 @@ def scorer_of(
         raise UsageProblem(
             "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
         )
-    return Likeness(model, scored, settings.score or "cosine", half=half)
+    return Likeness.checked(model, scored, settings.score or "cosine", settings.better, settings.annotations, half)
 
 
 def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> CocoDataset:

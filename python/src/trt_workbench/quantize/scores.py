@@ -15,6 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, loss_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
+from trt_workbench.stream import RATES, read_words
 from trt_workbench.vision import (
     AT_THRESHOLD,
     CocoDataset,
@@ -231,6 +232,28 @@ def coco_scores(
         each=chosen.each,
         others={name: others[name] for name in names[1:] if name in others},
     )
+
+
+def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> ResampledScore:
+    """Return error rates that `worker.words` wrote, the first name's with the others. Raises UsageProblem."""
+    found = read_words(folder)
+    samples = "\n".join(f"{name} {text}" for name, text in zip(found.names, found.right, strict=True))
+    made = {
+        name: ResampledScore(
+            value=value,
+            resampled=drawn,
+            samples=samples,
+            count=len(found.names),
+            seed=seed,
+            worse="rises",
+            call_ms=found.call_ms,
+            guess=1.0,  # of a text with nothing in it
+            step=step,
+            each=each,
+        )
+        for name, (value, drawn, step, each) in found.rates(seed).items()
+    }
+    return replace(made[names[0]], others={name: made[name] for name in names[1:]})
 
 
 def _guess(dataset: CocoDataset, figure: str) -> float:

@@ -5,7 +5,7 @@ One protocol for decisions, searches and groups alone; `worker.py` does what a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,15 +13,15 @@ from typing import Any, Protocol
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import REFERENCE
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import hash_data
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import worker
 from trt_workbench.quantize.data import Half, Sample, calibration_data, data_hash
-from trt_workbench.quantize.figures import FIGURE_NAMES, array_scores
+from trt_workbench.quantize.figures import FIGURE_NAMES, NO_LOGITS, array_scores
 from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.scores import ResampledScore, coco_scores
-from trt_workbench.quantize.settings import AP, CalibrationSettings
-from trt_workbench.quantize.words import word_scores
+from trt_workbench.quantize.scores import ResampledScore, coco_scores, word_scores
+from trt_workbench.quantize.settings import AP, CalibrationSettings, own_score
 from trt_workbench.stream import RATES, Spoken
 from trt_workbench.vision import SCORE_THRESHOLD, at_threshold, calibration_images, read_dataset, threshold_in
 
@@ -110,9 +110,13 @@ class Task(Protocol):
             CheckFailed: an output is NaN or infinite.
         """
         folder.mkdir()
-        request = self.request(model, folder, baseline, REFERENCE, SessionOptions())
-        getattr(worker, request["verb"])(request)
+        self.run(self.request(model, folder, baseline, REFERENCE, SessionOptions()))
         return self.scores(folder, seed)
+
+    def run(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do in this process what `request` says, and return what executed the model. Raises as `score`."""
+        answer: dict[str, Any] = getattr(worker, request["verb"])(request)
+        return answer
 
     def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written. Raises UsageProblem."""
@@ -246,6 +250,38 @@ class Likeness(Task):
     unit: str = "samples"
     contract: Path | None = None
 
+    @classmethod
+    def checked(
+        cls,
+        model: Model,
+        samples: CalibrationSettings,
+        kind: str,
+        better: str | None = None,
+        annotations: Path | None = None,
+        half: Half | None = None,
+    ) -> Likeness:
+        """Return what is scored; what does not fit is refused before anything is made for many minutes.
+
+        Args:
+            model: whose samples they are.
+            samples: which ones.
+            kind: the score, as `--score` names it.
+            better: as `--better` says it.
+            annotations: targets of a function.
+            half: of the samples.
+
+        Raises:
+            UsageProblem: there is no such score, or the samples fit neither it nor the model.
+        """
+        if kind == "perplexity":
+            _require_logits(model, samples)
+        found = calibration_data(model, samples, half)
+        next(iter(found.read()))
+        own = OwnScore.loaded(kind, better) if own_score(kind, better) else None
+        if own:
+            found.targets(annotations)
+        return cls(model, samples, kind, own=own, annotations=annotations, half=half)
+
     @property
     def keep(self) -> tuple[str, ...]:
         """That one alone."""
@@ -292,6 +328,21 @@ class Likeness(Task):
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
         return {"kind": "arrays", "dims": found}
+
+
+def _require_logits(model: Model, samples: CalibrationSettings) -> None:
+    """Raise UsageProblem where the first output of floats can be no logits of the samples' tokens."""
+    facts = model.facts
+    shape = next((output.shape for output in facts.outputs if output.dtype.startswith(("float", "bfloat"))), None)
+    takes_ids = any(tensor.name == "input_ids" for tensor in facts.inputs)
+    if not takes_ids or (shape is not None and len(shape) != 3):
+        raise UsageProblem(f"{NO_LOGITS} Model: {model.path}")
+    words = shape[2] if shape else None
+    read = calibration_data(model, samples).read
+    if isinstance(words, int) and any(int(sample["input_ids"].max()) >= words for sample in read()):
+        raise UsageProblem(
+            f"{NO_LOGITS} Its output has {words} entries per token, and the data have larger tokens: {model.path}"
+        )
 
 
 @dataclass(frozen=True)

@@ -253,12 +253,12 @@ class RunningSide:
     def _options(self, number: int | None) -> dict[str, Any]:
         return {**self.side.options, **({} if number is None else {BUILD: number})}
 
-    def _option_words(self, number: int | None, prefix: str = "") -> list[str]:
+    def _option_words(self, number: int | None) -> list[str]:
         given = {
             key: value if isinstance(value, str) else TypeAdapter(Any).dump_json(value).decode()
             for key, value in self._options(number).items()
         }
-        return [word for key, value in given.items() for word in ("--option", f"{prefix}{key}={value}")]
+        return [word for key, value in given.items() for word in ("--option", f"{key}={value}")]
 
     def _of_turn(self, name: str, turn: int) -> list[Record]:
         folder = self.of(name, f"turn-{turn}")
@@ -271,28 +271,24 @@ class RunningSide:
             return {}
         ranges = self.call_record(record).ranges
         shapes = [tensor.shape for tensor in model.facts.inputs if tensor.shape]
-        batch = {shape[0] for shape in shapes}
-        free = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - batch
+        free = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - {shape[0] for shape in shapes}
         return {dim: best for dim, (_, best, _) in ranges.items() if dim in free}
 
     def score(self, name: str, model: Path, number: int | None) -> CommandEnd:
-        """Score a model on the data: one of vision, or by `--score` what the same precision alone has in `decide`."""
-        settings, folder = self._settings, self.of(name, _SCORE, number)
-        data = [word for pair in zip(("--data", "--annotations"), settings.data_files, strict=False) for word in pair]
-        if settings.score is None:
-            return self._run("eval-vision", model, *data, "--allow-missing", "--output", folder, number=number)
-        place, _, function = settings.score.rpartition(":")
-        score = f"{Path(place).absolute()}:{function}" if place.endswith(".py") else settings.score
-        better = ["--better", settings.better] if settings.better else []
-        alone = ["--precisions", f"fp32,{settings.precision}".removesuffix(",fp32"), "--repetitions", 0, "--no-search"]
-        runtime = ["--backends", settings.backend, *self._option_words(number, f"{settings.backend}:")]
-        words = [*data, "--score", score, *better, *alone, *runtime, "--output", folder]
-        return self._run("decide", model, *words, asked=False, number=number)
+        """Score a model on the data: one of vision, or any by `--score`."""
+        settings, words = self._settings, list[Any]()
+        if settings.score:
+            place, _, function = settings.score.rpartition(":")
+            score = f"{Path(place).absolute()}:{function}" if place.endswith(".py") else settings.score
+            words = ["--score", score, *(["--better", settings.better] if settings.better else [])]
+        words += [word for pair in zip(("--data", "--annotations"), settings.data_files, strict=False) for word in pair]
+        words += ["--output", self.of(name, _SCORE, number), *([] if settings.score else ["--allow-missing"])]
+        return self._run("eval-vision", model, *words, number=number)
 
     def score_folder(self, name: str, number: int | None) -> Path:
         """Return the folder of a score's files."""
-        settings, folder = self._settings, self.of(name, _SCORE, number)
-        return folder / "scores" / settings.precision / settings.backend if settings.score else folder
+        folder = self.of(name, _SCORE, number)
+        return folder / _SCORE if self._settings.score else folder
 
     def _run(
         self,

@@ -5,7 +5,7 @@ from .calibration import calibration_images as calibration_images
 from .calibration import hash_images as hash_images
 from .calibration import image_files as image_files
 from .class_map import class_lines as class_lines
-from .cli import eval_coco as eval_coco
+from .cli import evaluate_coco as evaluate_coco
 from .cli import show as show
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
@@ -54,6 +54,8 @@ from .scenes.dataset import make_embedded_dataset as make_embedded_dataset
 from .settings import AT_THRESHOLD as AT_THRESHOLD
 from .settings import CLASSES as CLASSES
 from .settings import SCORE_THRESHOLD as SCORE_THRESHOLD
+from .settings import CocoSettings as CocoSettings
+from .settings import DataSettings as DataSettings
 from .settings import at_threshold as at_threshold
 from .settings import threshold_in as threshold_in
 from .sharding import merge_shards as merge_shards

@@ -1,74 +1,48 @@
-"""`eval-coco`: COCO scores, speed and a report of a detector, the embedded one unless another is named."""
+"""What `eval-coco` prints: COCO scores, speed and a report of a detector, the embedded one unless another is named."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import (
-    DebugOption,
-    JsonOption,
-    OutputOption,
-    handled,
-    interrupted,
-    note,
-    print_line,
-    print_run,
-    print_table,
-    say,
-    say_if_allowed,
-    single_command_app,
-    stdout_console,
-)
+from trt_workbench.console.common import interrupted, note, print_line, print_run, print_table, say, stdout_console
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.settings import MORE, Report, Setting
-from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
-from trt_workbench.vision.settings import CocoSettings, DataSettings
+from trt_workbench.core.shard import exclude_each_other
 
 if TYPE_CHECKING:
+    from trt_workbench.core.shard import Shard
     from trt_workbench.core.spread import Spread
     from trt_workbench.vision.forms.found import DataPlace
     from trt_workbench.vision.run import CocoRequest
     from trt_workbench.vision.scoring import CocoOutcome
+    from trt_workbench.vision.settings import CocoSettings, DataSettings
 
 
-@handled
-def eval_coco(
-    file: Annotated[
-        Path | None, Setting("Model file; the embedded detector by default.", argument=True, metavar="MODEL")
-    ] = None,
-    *,
-    model: Annotated[Path | None, Setting("MODEL as an option.", MORE)] = None,
+def evaluate_coco(
+    model: Path | None,
     place: DataSettings,
     settings: CocoSettings,
-    shard: ShardOption = None,
-    gpus: GpusOption = None,
-    report: Report = True,
-    output: OutputOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    output: Path | None,
+    *,
+    shard: Shard | None = None,
+    gpus: tuple[int, ...] | None = None,
+    report: bool = True,
+    as_json: bool = False,
+    debug: bool = False,
 ) -> None:
-    """Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes.
-
-    Reports the twelve COCO metrics, of masks too where the model finds them, or top-1 and top-5, and the time per
-    stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes; with shapes-segmenter,
-    an embedded model for masks on the same scenes, with shapes-classifier, an embedded classifier on their objects.
-    """
-    say_if_allowed(allow_unverified=settings.allow_unverified)
+    """Do what `eval-coco` does without `--score`: by the figures of the model's task, in whole or a shard."""
     from trt_workbench.vision.run import CocoRequest
 
-    if file is not None and model is not None:
-        raise UsageProblem(f"The model was given twice; leave out --model: {model}")
     if shard:
         from trt_workbench.console.shards import required_folder, run_shard
 
         exclude_each_other(shard, gpus)
         required_folder(output)
-    model, data = _inputs(file or model, place)
+    model, data = _inputs(model, place)
     request = CocoRequest(
         model=model,
         images=data.images,
@@ -186,8 +160,15 @@ def _spread(request: CocoRequest, output: Path | None, numbers: tuple[int, ...])
 
     backend = require_backend(request.backend, request.model.suffix, say)
     devices = gpus_for([backend], numbers, device="--option device" if "device" in request.options else "")
-    names = ("images", "verification")
-    return spread_over(devices, job_of(request), "eval-coco", output, "images", names, request.allow_unverified)
+    return spread_over(
+        devices,
+        job_of(request),
+        "eval-coco",
+        output,
+        "images",
+        ("images", "verification"),
+        request.allow_unverified,
+    )
 
 
 def show(metrics: dict[str, Any], directory: Path) -> None:
@@ -229,8 +210,3 @@ def show(metrics: dict[str, Any], directory: Path) -> None:
     found = "" if task.of_images else f", {counted(metrics['detections'], 'detection')}"
     print_line(console, f"{counted(metrics['images'], 'image')}{speed}{found}")
     print_run(console, directory)
-
-
-def main() -> None:
-    """Run `eval-coco`."""
-    single_command_app(eval_coco)()

@@ -54,10 +54,12 @@ class DataSettings:
         Path | None,
         Setting(
             "Data set: data.yaml, or a folder, of images with --annotations; the embedded one by default "
-            "(docs/guides/eval-coco.md)."
+            "(docs/guides/eval-coco.md). With --score also arrays, JSON Lines or a text."
         ),
     ] = None
-    annotations: Annotated[Path | None, Setting("COCO annotation file of the images of --data.")] = None
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file of the images of --data, or targets of --score.")
+    ] = None
     split: Annotated[str | None, Setting("Split of --data; val by default.", _DATA)] = None
 
 
@@ -93,7 +95,10 @@ class CocoSettings(DetectorSettings):
     limit: Annotated[
         int | None,
         Setting(
-            "Evaluate at most this many images, lowest ids first; of classes of images some of each.", _DATA, min=1
+            "Evaluate at most this many images, lowest ids first; of classes of images some of each; with --score 64 "
+            "samples at random by default.",
+            _DATA,
+            min=1,
         ),
     ] = None
     batch: Annotated[

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.bench import kept_records, unit_medians, untrusted
-from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.core.artefacts import command_of, read_bench_run
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.records import Record, by_work, read_records
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
+from trt_workbench.quantize import ScoreMetrics
 from trt_workbench.upgrade import Upgrade
 from trt_workbench.vision import CocoMetrics, task_in
 from trt_workbench_history.changes import SeriesEntry
@@ -75,7 +76,7 @@ def _upgrade(directory: Path) -> Iterator[RunFigure]:
         ]
         yield from _of_records(records, model=one.name)
         if (folder / "score" / "metrics.json").is_file():
-            yield from _coco(folder / "score")
+            yield from READERS[command_of(folder / "score")](folder / "score")
 
 
 def _of_records(every: Iterable[Record], **named: str) -> Iterator[RunFigure]:
@@ -118,6 +119,21 @@ def _coco(directory: Path) -> Iterator[RunFigure]:
         yield _measured(labels, THROUGHPUT, "items/s", [metrics["images_per_s"]], **more)
 
 
+def _score(directory: Path) -> Iterator[RunFigure]:
+    found = read_document(directory / "metrics.json", ScoreMetrics)
+    ran = {**found.provenance, "backend": found.backend}
+    yield RunFigure(
+        (found.score.value,),
+        *(found.score.ci95 or (None, None)),
+        labels=_of_model({"path": found.model}, ran, found.settings["precision"]),
+        name=found.figure,
+        unit="",
+        smaller_is_better=found.better == "lower",
+        basis=json.dumps((found.data_sha256, found.settings), sort_keys=True),
+        model_sha256=found.model_sha256,
+    )
+
+
 def _llm(directory: Path) -> Iterator[RunFigure]:
     metrics = read_document(directory / "metrics.json", LlmMetrics)
     data = (metrics["text"]["sha256"], metrics["tokens"], metrics["recipe"]["text"])
@@ -138,6 +154,7 @@ def _of_model(model: Mapping[str, Any], row: Mapping[str, Any], asked: str | Non
 READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {
     "bench": _bench,
     "eval-coco": _coco,
+    "eval-vision": _score,
     "eval-llm": _llm,
     "upgrade": _upgrade,
 }

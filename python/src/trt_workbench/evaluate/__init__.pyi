@@ -1,0 +1,1 @@
+from .cli import eval_coco as eval_coco
