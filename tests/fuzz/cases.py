@@ -258,6 +258,8 @@ _OPTIONS = {
         "--backend",
         "--limit",
         "--batch",
+        "--score",
+        "--better",
         "--conf",
         "--iou",
         "--max-dets",
