@@ -218,7 +218,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_made(
     monkeypatch.chdir(examples)
     _, depth = depth_model(examples)
     np.save("few.npy", depth[:9])
-    np.save("x.npy", np.load("val.npz")["x"])
+    np.save("x.npy", arrays("val.npz")["x"])
     Path("text.txt").write_text("a text")
     score = ("--score", "depth.py:abs_rel")
     for words in (
@@ -378,7 +378,7 @@ def test_an_evaluation_says_what_it_cannot_score_by(
 def test_a_later_run_scores_again_what_has_changed(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(examples)
     depth_model(examples)
-    data = np.load("val.npz")
+    data = arrays("val.npz")
     np.save("x.npy", data["x"])
     np.save("truth.npy", data["truth"])
     words = ("decide", "depth.onnx", "--data", "x.npy", "--annotations", "truth.npy", "--score", "depth.py:abs_rel",
