@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, FiniteFloat, NonNegativeInt, with_config
@@ -35,8 +36,8 @@ class DetectionRecord(TypedDict):
     keypoints: NotRequired[list[FiniteFloat]]
 
 
-class Prediction(TypedDict):
-    """predict.json."""
+class _Ran(TypedDict):
+    """Which model ran, and what executed it."""
 
     schema_version: Literal[1]
     status: Status
@@ -44,6 +45,11 @@ class Prediction(TypedDict):
     backend: str
     backend_requested: str
     provenance: dict[str, Any]
+
+
+class Prediction(_Ran):
+    """predict.json."""
+
     precision_ran: dict[str, Any] | None
     verification: Mark | None
     settings: dict[str, Any]
@@ -86,26 +92,13 @@ FIGURES: Final[dict[str, str]] = {name: _HINTS[name].__metadata__[0] for name in
 """Their meanings by name."""
 
 
+def _intervals(figures: Iterable[str]) -> Any:
+    """Return the 95 % intervals of figures over resamples of the images; absent in runs of earlier releases."""
+    return TypedDict("Intervals", {f"{name}_ci95": Ends for name in figures}, total=False)  # type: ignore[operator]
+
+
 _MORE = with_config(ConfigDict(extra="allow"))
 Ends = tuple[FiniteFloat, FiniteFloat] | None
-
-
-class Intervals(TypedDict, total=False):
-    """95 % intervals of the figures over resamples of the images; absent in runs of earlier releases."""
-
-    AP_ci95: Ends
-    AP50_ci95: Ends
-    AP75_ci95: Ends
-    AP_small_ci95: Ends
-    AP_medium_ci95: Ends
-    AP_large_ci95: Ends
-    AR_1_ci95: Ends
-    AR_10_ci95: Ends
-    AR_100_ci95: Ends
-    AR_small_ci95: Ends
-    AR_medium_ci95: Ends
-    AR_large_ci95: Ends
-    resamples: NonNegativeInt
 
 
 class AtThreshold(TypedDict, total=False):
@@ -117,24 +110,16 @@ class AtThreshold(TypedDict, total=False):
     best_f1: Annotated[Figure, "largest F1 of any threshold"]
     best_f1_threshold: Annotated[Figure, "the highest threshold with it"]
     ece: Annotated[Figure, "calibration error: mean difference between a score and the share that is right"]
-    f1_ci95: Ends
-    precision_ci95: Ends
-    recall_ci95: Ends
-    best_f1_ci95: Ends
-    best_f1_threshold_ci95: Ends
-    ece_ci95: Ends
 
 
 OPERATING: Final[dict[str, str]] = {
-    name: hint.__metadata__[0]
-    for name, hint in get_type_hints(AtThreshold, include_extras=True).items()
-    if not name.endswith("_ci95")
+    name: hint.__metadata__[0] for name, hint in get_type_hints(AtThreshold, include_extras=True).items()
 }
 """Their meanings by name."""
 
 
 @_MORE
-class ClassScores(AtThreshold):
+class ClassScores(AtThreshold, _intervals(OPERATING)):  # type: ignore[misc]
     """A row of `per_class`; tasks add figures of their own."""
 
     category_id: int
@@ -156,15 +141,9 @@ class Fault(TypedDict):
 
 
 @_MORE
-class CocoMetrics(Figures, Intervals, AtThreshold):
+class CocoMetrics(_Ran, Figures, AtThreshold, _intervals([*FIGURES, *OPERATING])):  # type: ignore[misc]
     """metrics.json; tasks add figures of their own, with intervals."""
 
-    schema_version: Literal[1]
-    status: Status
-    model: Annotated[dict[str, Any], having("path", "sha256", "family", "class_count")]
-    backend: str
-    backend_requested: str
-    provenance: dict[str, Any]
     precision_ran: NotRequired[dict[str, Any] | None]
     verification: NotRequired[Mark | None]
     settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
@@ -172,6 +151,7 @@ class CocoMetrics(Figures, Intervals, AtThreshold):
     images: NonNegativeInt
     images_per_s: FiniteFloat | None
     latency_ms: Annotated[dict[str, Summary], having(*STAGES, "total")] | None
+    resamples: NotRequired[NonNegativeInt]
     per_class: list[ClassScores]
     dataset: Annotated[dict[str, Any], having("images", "annotations", "annotations_sha256", "missing")]
     faults: NotRequired[list[Fault]]
