@@ -75,29 +75,32 @@ def unwritable(path: Path, error: OSError) -> UsageProblem:
 Figure = FiniteFloat | None
 
 
-class Scored(TypedDict):
-    """The perplexity of a backend; None for what is not finite."""
+class _OfBackend(TypedDict):
+    """Which backend it is, and why it failed."""
 
     backend: str
     precision: str
+    failure: str | None
+    verification: NotRequired[list[Mark]]
+
+
+class Scored(_OfBackend):
+    """The perplexity of a backend; None for what is not finite."""
+
     perplexity: Figure
     relative_difference: Figure
     max_logit_difference: Figure
     top1_agreement: Figure
     kl_divergence: Figure
     max_kl_divergence: Figure
-    failure: str | None
     precision_ran: NotRequired[dict[str, Any] | None]
-    verification: NotRequired[list[Mark]]
     provenance: dict[str, Any]
 
 
-class Generated(TypedDict):
+class Generated(_OfBackend):
     """What a backend generates after a prompt, compared with PyTorch in fp32; `agreement` is None where nothing was."""
 
     mode: str
-    backend: str
-    precision: str
     batch: PositiveInt
     prompt_tokens: PositiveInt
     new_tokens: PositiveInt
@@ -110,8 +113,6 @@ class Generated(TypedDict):
         ]
         | None
     )
-    failure: str | None
-    verification: NotRequired[list[Mark]]
 
 
 class LlmMetrics(TypedDict):

@@ -185,11 +185,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     read_image = images.read
 
     def read() -> Iterator[Sample]:
-        for file in chosen:
-            sample = read_image(file)
-            for tensor in inputs:
-                check_sample(file, sample[tensor.name], tensor)
-            yield sample
+        return _checked(((file, read_image(file)) for file in chosen), inputs)
 
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read, images.notes)
 
@@ -261,6 +257,14 @@ def drawn(available: int, settings: CalibrationSettings, path: Path, half: Half 
     return sorted(np.random.default_rng(settings.seed).choice(places, count, replace=False).tolist())
 
 
+def _checked(samples: Iterable[tuple[Path, Sample]], inputs: Sequence[ModelTensor]) -> Iterator[Sample]:
+    """Yield samples of files. Raises UsageProblem where one is none of the inputs."""
+    for file, sample in samples:
+        for tensor in inputs:
+            check_sample(file, sample[tensor.name], tensor)
+        yield sample
+
+
 def _arrays(
     model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
 ) -> CalibrationData:
@@ -269,10 +273,8 @@ def _arrays(
     chosen = drawn(len(places), settings, path, half)
 
     def read() -> Iterator[Sample]:
-        for (file, _), sample in _rows_of(places, chosen, lambda file: array_columns(file, names)):
-            for tensor in inputs:
-                check_sample(file, sample[tensor.name], tensor)
-            yield sample
+        rows = _rows_of(places, chosen, lambda file: array_columns(file, names))
+        return _checked(((file, sample) for (file, _), sample in rows), inputs)
 
     def targets(annotations: Path | None) -> list[Sample]:
         own = _rows(annotations) if annotations else places

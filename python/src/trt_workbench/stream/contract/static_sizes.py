@@ -48,6 +48,14 @@ def chunk_points(contract: Contract) -> Iterator[tuple[str, Chunk, dict[str, int
                 yield f"{word} chunk", chunk, contract.values(free)
 
 
+def _points(contract: Contract) -> list[tuple[str, Chunk, dict[str, int]]]:
+    """Return the chunk points; none where a size cannot be computed, which the check of sizes says."""
+    try:
+        return list(chunk_points(contract))
+    except ValueError:
+        return []
+
+
 def numbers(contract: Contract) -> Iterator[str]:
     """Yield numbers that the types of their tensors cannot hold."""
     signal, _ = contract.signal
@@ -65,11 +73,7 @@ def numbers(contract: Contract) -> Iterator[str]:
 
 def _computed(contract: Contract) -> Iterator[str]:
     """Yield counters and masks that their tensors cannot hold at the first or a later chunk."""
-    try:
-        points = list(chunk_points(contract))
-    except ValueError:  # which the check of sizes says
-        return
-    for word, chunk, values in points:
+    for word, chunk, values in _points(contract):
         for name in contract.computed:
             try:
                 number_of(contract, name, contract.known(values, chunk), contract.shape(name, values))
@@ -215,11 +219,7 @@ def coverage(contract: Contract) -> Iterator[str]:
                 for low, _, high in [profile.symbols[contract.time_symbol]]
             )
             yield f"the {word} chunk has {contract.time_symbol} = {kind.size}, outside every profile ({offered})"
-    try:
-        points = list(chunk_points(contract))
-    except ValueError:  # which the check of sizes says
-        return
-    for word, chunk, values in points:
+    for word, chunk, values in _points(contract):
         if contract.length:
             name, length = contract.length
             try:
