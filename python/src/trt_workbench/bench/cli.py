@@ -103,8 +103,14 @@ def bench(
         from trt_workbench.bench.sharding import COMMAND, what_decides
         from trt_workbench.console.shards import run_shard
 
-        known = partial(what_decides, planned.config, planned.points)
-        run_shard(output, shard, COMMAND, known, lambda folder: measured(folder).directory, as_json=as_json)
+        run_shard(
+            output,
+            shard,
+            COMMAND,
+            partial(what_decides, planned.config, planned.points),
+            lambda folder: measured(folder).directory,
+            as_json=as_json,
+        )
         return
     if gpus is not None:
         from trt_workbench.bench.shard_worker import job_of

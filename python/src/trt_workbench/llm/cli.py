@@ -76,8 +76,14 @@ def eval_llm(
         from trt_workbench.console.shards import run_shard
         from trt_workbench.llm.sharding import COMMAND, what_decides
 
-        known = partial(what_decides, request)
-        run_shard(output, shard, COMMAND, known, lambda folder: _evaluate(request, folder)[1], as_json=as_json)
+        run_shard(
+            output,
+            shard,
+            COMMAND,
+            partial(what_decides, request),
+            lambda folder: _evaluate(request, folder)[1],
+            as_json=as_json,
+        )
         return
     if gpus is not None:
         from trt_workbench.console.shards import require_whole

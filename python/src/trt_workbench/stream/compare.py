@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.elements import is_finite, largest_agrees, widened
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.parts import Chunk
 
 Arrays = Mapping[str, NDArray]  # type: ignore[type-arg]
@@ -68,15 +67,11 @@ class Parts:
                 index[said.axis] = said.part(known, array.shape[said.axis])
             elif pair and pair.shift and pair.shift.by is not None:
                 size = array.shape[pair.shift.axis]
-                filled = _length(pair.shift.by, after, size)
+                filled = min(max(pair.shift.by.whole(after), 0), size)
                 at_end = pair.shift.valid_at == "end"
                 index[pair.shift.axis] = slice(size - filled, None) if at_end else slice(filled)
             found[name] = tuple(index)
         return found
-
-
-def _length(rule: Expression, known: Mapping[str, int], most: int) -> int:
-    return min(max(rule.whole(known), 0), most)
 
 
 def scalars(arrays: Arrays) -> dict[str, int]:

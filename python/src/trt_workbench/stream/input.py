@@ -20,7 +20,6 @@ from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.feeding import holds_samples, noise
 from trt_workbench.stream.contract.front_ends import front_end
 from trt_workbench.stream.contract.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
-from trt_workbench.stream.contract.parts import Signal
 from trt_workbench.stream.settings import CODE, RANDOM
 
 SYMBOLS = 20
@@ -242,12 +241,9 @@ def signal_of_audio(
     if not found.size:
         raise UsageProblem(f"The audio is shorter than a frame: {source}")
     # frames first, then what a frame holds
-    found = np.moveaxis(found.reshape(len(found), *(shape[axis] for axis in others)), 0, _place(signal))
+    # the position of the frames in one stream's signal, without the batch axis
+    place = signal.time_axis - (signal.batch_axis is not None and signal.batch_axis < signal.time_axis)
+    found = np.moveaxis(found.reshape(len(found), *(shape[axis] for axis in others)), 0, place)
     if signal.batch_axis is not None:
         found = np.repeat(np.expand_dims(found, signal.batch_axis), shape[signal.batch_axis], signal.batch_axis)
     return found.astype(dtype)
-
-
-def _place(signal: Signal) -> int:
-    """Return the position of the frames in one stream's signal, without the batch axis."""
-    return signal.time_axis - (signal.batch_axis is not None and signal.batch_axis < signal.time_axis)

@@ -112,7 +112,10 @@ def grid(cases: list[CaseFindings]) -> dict[str, Any]:
         "columns": [
             {"x": left + i * _SIDE + _SIDE / 2, "y": top - 6, "label": c["label"]} for i, c in enumerate(cases)
         ],
-        "rows": [{"x": left - 8, "y": top + (i + 0.65) * _SIDE, "label": _short(o)} for i, o in enumerate(outputs)],
+        "rows": [
+            {"x": left - 8, "y": top + (i + 0.65) * _SIDE, "label": o if len(o) <= 40 else f"…{o[-39:]}"}
+            for i, o in enumerate(outputs)
+        ],
         "cells": cells,
     }
 
@@ -170,7 +173,3 @@ def _legend(cases: list[CaseFindings]) -> list[dict[str, str]]:
         for name, (fill, ink, mark) in _COLOURS.items()
         if name in seen
     ]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 40 else f"…{name[-39:]}"

@@ -76,9 +76,11 @@ def unproven(cases: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     for case in cases:
         found += [
-            f"{case['label']}, output {name}: {_reason([row for row in case['outputs'] if row['output'] == name])}"
+            f"{case['label']}, output {name}: "
+            + next((row["reason"] for row in rows if row["verdict"] == UNDECIDED), "")
             for name in _outputs(case["outputs"])
-            if _of_output([row for row in case["outputs"] if row["output"] == name]) == UNDECIDED
+            for rows in [[row for row in case["outputs"] if row["output"] == name]]
+            if _of_output(rows) == UNDECIDED
         ]
         if case["verdict"] == UNVERIFIED and not (case["refused"] or case["outside"] or case["device_failed"]):
             found.append(f"{case['label']}: {case['reason']}")
@@ -258,7 +260,3 @@ def _of_output(rows: Sequence[dict[str, Any]]) -> str:
     decided = [row["verdict"] for row in rows if row["verdict"] != UNDECIDED]
     proving = [row for row in rows if row["verdict"] != UNDECIDED and row["inputs"] != PROVES_NOTHING]
     return loosest(decided) if proving or WRONG in decided else UNDECIDED
-
-
-def _reason(rows: Sequence[dict[str, Any]]) -> str:
-    return next((row["reason"] for row in rows if row["verdict"] == UNDECIDED), "")

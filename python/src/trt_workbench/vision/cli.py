@@ -55,8 +55,14 @@ def evaluate_coco(
     if shard:
         from trt_workbench.vision.sharding import COMMAND, what_decides
 
-        known = partial(what_decides, request)
-        run_shard(output, shard, COMMAND, known, lambda folder: _evaluate(request, folder)[1], as_json=as_json)
+        run_shard(
+            output,
+            shard,
+            COMMAND,
+            partial(what_decides, request),
+            lambda folder: _evaluate(request, folder)[1],
+            as_json=as_json,
+        )
         return
     spread = None if gpus is None else _spread(request, output, gpus)
     found, directory = spread or _evaluate(request, output)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from trt_workbench.core.counts import counted, some
 from trt_workbench.core.documents import key_of, read_document, reason_in
@@ -108,7 +107,7 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
     except ValidationError as error:
         # what is undecided is no expression, no role and no number either, which would say it twice
         problems = [
-            _sentence(one)
+            f"{key_of(one) or 'the document'}: {reason_in(one)}"
             for one in error.errors(include_url=False)
             if one["type"] == "missing" or not any(undecided(one["input"]))
         ]
@@ -154,7 +153,3 @@ def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
             yield from undecided(part, *place, str(index))
     elif isinstance(value, str) and value.startswith(UNDECIDED):
         yield ".".join(place), value
-
-
-def _sentence(error: ErrorDetails) -> str:
-    return f"{key_of(error) or 'the document'}: {reason_in(error)}"
