@@ -1,7 +1,9 @@
 """`trtw verify` as a program: exit codes, its page, its run in the overview."""
 
 import json
+import os
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,13 @@ import pytest
 from tests import faulty_backend
 from tests.attention_model import attention_model
 from tests.faulty_backend import FaultyBackend
-from tests.in_app import stdout_of, trtw
+from tests.fork_server import ForkServer
+from tests.in_app import stderr_of, stdout_of, trtw
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
+from tests.texts import held
 from tests.unit.model.sanitize.test_attention import attention
+from tests.waiting import wait_until
 from typer.testing import Result
 
 from trt_workbench.backends.base import Session, SessionOptions
@@ -282,3 +287,54 @@ def test_a_runtime_that_is_compared_with_itself_is_not_called_right(
     found = json.loads((tmp_path / "run" / "verify.json").read_text())
     assert found["compared_with_itself"] is (reference == "ort-cpu")
     assert ("the same file on the same runtime" in printed) is (reference == "ort-cpu")
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_same_command_goes_on_with_a_run_that_was_ended(
+    model: Path, tmp_path: Path, fork_server: ForkServer, ending: signal.Signals
+) -> None:
+    run, one, said = tmp_path / "run", tmp_path / "one", tmp_path / "said"
+    words = ("verify", model, "--backend", "ort-cpu", "--dim", "batch=1:4:300", "--output")
+    with said.open("wb") as file:
+        process = fork_server.start(
+            "from trt_workbench.main import main; main()", *words, run, stdout=file, stderr=file
+        )
+        wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".run.*/records.jsonl")))
+        os.kill(process.pid, ending)
+        assert process.wait() == (-ending if ending == signal.SIGKILL else 130), said.read_text()
+    if ending != signal.SIGKILL:
+        assert f"continue with `… --output {run}`" in said.read_text()
+        assert json.loads((run / "run.json").read_text())["status"] == "partial"
+        held(stderr_of("report", run))
+    again = trtw(*words, run)
+    assert again.exit_code == 0, again.output
+    assert "Continuing the run in this folder" in again.stderr
+    found = json.loads((run / "verify.json").read_text())
+    assert trtw(*words, one, "--seed", 0).exit_code == 0
+    assert len(json.loads((run / "env.json").read_text())["earlier"]) == 1
+    whole = json.loads((one / "verify.json").read_text())
+    assert len(found["cases"]) == len(whole["cases"])  # others are drawn
+    assert not {path.name for path in run.iterdir()} - {path.name for path in one.iterdir()}
+    assert not list(tmp_path.glob(".run.*"))
+
+
+@pytest.mark.parametrize("change", ["setting", "model"])
+def test_a_run_of_something_else_is_not_continued(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    words = ["verify", model, "--backend", "faulty", "--dim", "batch=1:2:6", "--output", tmp_path / "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.verify.run._Run.ways", interrupt)
+        assert trtw(*words).exit_code == 130
+    if change == "setting":
+        words += ["--precision", "tf32"]
+    else:
+        write_onnx(model, "g (float[batch,4] x) => (float[batch,4] y) { y = Relu(x) }")
+    again = trtw(*words)
+    assert again.exit_code == 0
+    held(re.sub("'[0-9a-f]{12}.*?' (there|here)", r"'HASH' \1", again.stderr))
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -66,12 +66,12 @@ def test_shards_find_what_one_process_finds(model: Path, tmp_path: Path, fault: 
 
 def test_a_way_that_is_wrong_in_another_shard_alone_is_kept(model: Path, tmp_path: Path) -> None:
     folder = shards_of(words(model), 2, tmp_path / "shards")
-    (first,) = json.loads((folder / "0" / "shard.json").read_text())["whole"]["ways"]["rows"][:1]
+    (first,) = json.loads((folder / "0" / "shard.json").read_text())["whole"]["ways"][:1]
     for name in ("inputs", "found"):
         (folder / "0" / "failures" / "001" / name).mkdir(parents=True)
     edited(
         folder / "0",
-        lambda document: document["whole"]["ways"]["rows"][0].update(failures=["batch=8, output y, it differs"]),
+        lambda document: document["whole"]["ways"][0].update(failures=["batch=8, output y, it differs"], numbers=[1]),
     )
     found = json_of("merge", folder, "-o", tmp_path / "merged", "--no-report", code=1)
     assert found["failures"] == ["batch=8, output y, it differs"]

@@ -39,9 +39,9 @@ def tried(
     """Return the shapes that were tried and how many were left, where every row of a call takes `row_s` seconds."""
     run_case = running._Run.case
 
-    def slow(self: running._Run, call: Call, *, brief: bool) -> None:
+    def slow(self: running._Run, call: Call, place: int, *, brief: bool) -> None:
         clock.now += row_s * (call.case.batch or 1)
-        run_case(self, call, brief=brief)
+        run_case(self, call, place, brief=brief)
 
     monkeypatch.setattr(running._Run, "case", slow)
     folder = model.parent / "run"
@@ -117,9 +117,9 @@ def test_the_time_that_is_left_is_said_from_the_second_shape_on(
 ) -> None:
     run_case = running._Run.case
 
-    def slow(self: running._Run, call: Call, *, brief: bool) -> None:
+    def slow(self: running._Run, call: Call, place: int, *, brief: bool) -> None:
         clock.now += 5.0 * (call.case.batch or 1)
-        run_case(self, call, brief=brief)
+        run_case(self, call, place, brief=brief)
 
     monkeypatch.setattr(running._Run, "case", slow)
     monkeypatch.setattr(running.time, "monotonic", clock)

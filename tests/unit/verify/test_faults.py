@@ -6,7 +6,7 @@ import pytest
 from tests.faulty_backend import FAULTS
 
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.outcome import Verified, failed_shapes
 from trt_workbench.verify.run import verify
 
 pytestmark = pytest.mark.usefixtures("known_limits")
@@ -117,4 +117,4 @@ def test_want_of_memory_at_one_shape_leaves_the_others_verified(masked_model: Pa
     result = found(masked_model, tmp_path / "run", "out of memory", quick=True)
     by_label = {case["label"]: case["verdict"] for case in result.document["cases"]}
     assert by_label == {"N=1": "right", "N=2": "right", "N=3": "right", "N=16": "unverified"}
-    assert result.failed_shapes == ("N=16: Out of memory on the device.",)
+    assert failed_shapes(result.document) == ("N=16: Out of memory on the device.",)

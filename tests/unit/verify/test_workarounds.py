@@ -117,7 +117,7 @@ def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]
 ) -> None:
     plant(adds_a_mask_for_each_row)
-    assert verify(request(model), tmp_path / "run").document["verdict"] == "wrong"
+    assert verify(request(model), tmp_path).document["verdict"] == "wrong"
     found = fixed(request(model), tmp_path)
     taken = require_chosen(found, model)
     assert taken.name == "attention-mask-in-keys"
@@ -130,7 +130,7 @@ def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
     assert "attention-softmax-spelled" in found.left
     # what is handed on is all that a build needs
     assert taken.request.target == tmp_path / "attention-attention-mask-in-keys.onnx"
-    assert verify(taken.request, tmp_path / "again").document["verdict"] == "right"
+    assert verify(taken.request, tmp_path).document["verdict"] == "right"
 
 
 def test_the_first_right_one_is_taken_and_the_models_of_the_others_are_gone(
@@ -196,7 +196,7 @@ def test_tactics_and_levels_are_tried(model: Path, tmp_path: Path, plant: Callab
 def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda _model, batch, _options: batch > 2)
     asked = request(model)
-    found = fixed(asked, tmp_path, found=verify(asked, tmp_path / "run"))
+    found = fixed(asked, tmp_path, found=verify(asked, tmp_path))
     taken = require_chosen(found, model)
     assert taken.name == "rows-2"
     assert tried(found)["optimization-level-5"] == "wrong"
@@ -293,7 +293,7 @@ def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, pla
     assert manifest.way_around.plain_latency_ms == found.plain_milliseconds
     assert manifest.way_around.rows is None
     again = VerifyRequest(target=plan, model=model, quick=True)
-    assert verify(again, tmp_path / "run").document["verdict"] == "right"
+    assert verify(again, tmp_path).document["verdict"] == "right"
     with refused(UsageProblem):
         check_output(request(model), tmp_path / "fixed.onnx")
     with refused(UsageProblem):

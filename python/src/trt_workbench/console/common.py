@@ -112,6 +112,8 @@ def _leave_terminal() -> None:
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trt_workbench.core.directory import RunDirectory
+
 R = TypeVar("R")
 
 _FIXES = {
@@ -199,6 +201,17 @@ def interrupted(directory: Path, done: str = "") -> typer.Exit:
 
     say(f"Interrupted{done}; continue with {continuing(directory)}")
     return typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def kept_if_interrupted(run: RunDirectory, results: str) -> Iterator[None]:
+    """Keep a run that the user ends in the block, marked partial, if its file or folder of results is there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not (run.path / results).exists():
+            raise
+        raise interrupted(run.commit("partial")) from None
 
 
 def _require_current_folder() -> None:

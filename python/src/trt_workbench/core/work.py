@@ -79,8 +79,8 @@ def continued(
             known = read_document(left / WORK, Asked)
             if known.command != run.command or not (left / results).exists():
                 continue
-            if other := first_difference(known.asked, asked):
-                note("The run in this folder is not continued: {} was {} there and is {} here.".format(*other))
+            if why := why_not(known.asked, asked):
+                note(f"The run in this folder is not continued: {why}.")
             else:
                 found.append(left)
     if found:
@@ -88,6 +88,17 @@ def continued(
     run.goes_on(found)
     write_json(run.path / WORK, Asked(command=run.command, asked=dict(asked)))
     return found
+
+
+def why_not(known: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Return the clause on why a run is not continued, by what identifies its results and the new ones; "" if it is.
+
+    Args:
+        known: of the run, as JSON values.
+        asked: of the new one.
+    """
+    other = first_difference(known, asked)
+    return "{} was {} there and is {} here".format(*other) if other else ""
 
 
 def first_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from trt_workbench.bench import measured_in, put_measured
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.hashing import has_hash, hash_document
 from trt_workbench.core.records import Record
-from trt_workbench.core.work import first_difference, identity
+from trt_workbench.core.work import identity, why_not
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import sha256_of
 
@@ -63,7 +63,8 @@ class Earlier:
         """
         assert one.folder is not None
         self._asked_for.add(one.runtime)
-        there = next((place for place in self._places_of(one.folder) if (place / _FILE).is_file()), None)
+        places = (left / one.folder.relative_to(self._folder) for left in self._directories)
+        there = next((place for place in places if (place / _FILE).is_file()), None)
         if there is None:
             return None
         row, (asked, here) = read_document(there / _FILE, ScoredRow), self._asked(one, request)
@@ -99,14 +100,9 @@ class Earlier:
                     shutil.copytree(file.parent, here, dirs_exist_ok=True)
         put_measured([one for one in self._measured if one[1].runtime not in self._asked_for], self._folder)
 
-    def _places_of(self, folder: Path) -> Iterator[Path]:
-        """Yield where a row's folder is in the earlier runs."""
-        return (left / folder.relative_to(self._folder) for left in self._directories)
-
     def _say_why(self, one: DraftRow, row: ScoredRow, here: Mapping[str, Any]) -> None:
         """Say once for each reason why rows of the earlier run are done again."""
-        other = first_difference(row.here, here)
-        why = "{} was {} there and is {} here".format(*other) if other else _OF_JOB
+        why = why_not(row.here, here) or _OF_JOB
         if why not in self._reasons:
             self._reasons.add(why)
             self._note(f"Rows of the earlier run are done again, from {one.label} on: {why}.")

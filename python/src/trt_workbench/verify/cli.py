@@ -13,10 +13,12 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    kept_if_interrupted,
     note,
     print_json,
     print_line,
     print_run,
+    say,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
@@ -29,6 +31,7 @@ from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
 from trt_workbench.verify.settings import FixSettings, VerifySettings
 
 if TYPE_CHECKING:
+    from trt_workbench.core.directory import RunDirectory
     from trt_workbench.verify.bisect import Bisected
     from trt_workbench.verify.opening import VerifyRequest
 
@@ -67,6 +70,7 @@ def verify(
     from trt_workbench.verify.opening import VerifyRequest, of_model
     from trt_workbench.verify.outcome import run_facts
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
+    from trt_workbench.verify.run import RECORDS
     from trt_workbench.verify.run import verify as run_verify
 
     require_kept(Path(settings.reference), output)
@@ -81,17 +85,18 @@ def verify(
         _one_shard(request, shard, output, alone=bisect or ways.wanted, as_json=as_json)
         return
     bisected = tried = None
-    with run_directory("verify", output) as run:
+    with run_directory("verify", output) as run, kept_if_interrupted(run, RECORDS):
+        if bisect:
+            carry_state(run.destination, run.path)
+        earlier = _earlier(run, request)
         # the device of this process stays as it is, whatever a wrong engine does to its own
         if bisect or ways.wanted or settings.stack:
             with waiting("Verifying"):
-                found = verified_apart(request, run.path, note)
+                found = verified_apart(request, run.path, note, earlier)
         else:
             with waiting("Opening") as update:
-                found = run_verify(request, run.path, note, lambda label: update(f"Verifying at {label}"))
+                found = run_verify(request, run.path, note, lambda label: update(f"Verifying at {label}"), earlier)
         write_json(run.path / "verify.json", found.document)
-        if bisect:
-            carry_state(run.destination, run.path)
         directory = run.commit("complete", **run_facts(found.document))
         if bisect and found.failures:  # in its place already, so that what was found out outlives a process
             with waiting("Bisecting") as update:
@@ -120,6 +125,7 @@ def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alo
     """Verify at the shapes of a shard, unless that is done already."""
     from trt_workbench.console.shards import run_shard
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.verify.run import RECORDS
     from trt_workbench.verify.sharding import COMMAND, check_shard, verify_shard, what_decides
 
     if alone:
@@ -127,12 +133,27 @@ def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alo
     check_shard(request)
 
     def tried(folder: Path) -> Path:
-        with run_directory(COMMAND, folder) as run:
+        with run_directory(COMMAND, folder) as run, kept_if_interrupted(run, RECORDS):
+            earlier = _earlier(run, request, shard)
             with waiting("Opening") as update:
-                verify_shard(request, shard, run.path, note, lambda label: update(f"Verifying at {label}"))
+                verify_shard(request, shard, run.path, note, lambda label: update(f"Verifying at {label}"), earlier)
             return run.commit("complete", shard=str(shard))
 
     run_shard(output, shard, COMMAND, partial(what_decides, request), tried, as_json=as_json)
+
+
+def _earlier(run: RunDirectory, request: VerifyRequest, shard: Shard | None = None) -> list[Path]:
+    """Return the unfinished runs in the place of this one that it goes on with, newest first."""
+    from trt_workbench.core.work import continued
+    from trt_workbench.verify.run import RECORDS
+    from trt_workbench.verify.sharding import WHOLE, what_decides
+
+    return continued(
+        run,
+        {**what_decides(request), **{name: getattr(request, name) for name in WHOLE}, "shard": shard and str(shard)},
+        say,
+        RECORDS,
+    )
 
 
 def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") -> None:

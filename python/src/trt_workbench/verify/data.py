@@ -101,10 +101,11 @@ def hash_sources(sources: Sequence[str], split: str | None) -> list[str]:
         UsageProblem: there is nothing, or not that split.
         OSError: a file cannot be read.
     """
+    require_sources(sources)
     found = []
     for source in sources:
         path = source_path(source)
-        if images := _image_files(path, split):
+        if (split or not path.is_dir() or next(images_below(path), None)) and (images := _image_files(path, split)):
             found.append(hash_parts((str(file), hash_file(file)) for file in images.files[:_MOST_IMAGES]))
         else:
             found.append(hash_folder(path) if path.is_dir() else hash_file(path))

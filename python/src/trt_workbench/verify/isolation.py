@@ -6,7 +6,7 @@ fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -99,14 +99,17 @@ def request_of(document: dict[str, Any]) -> VerifyRequest:
 Note = Callable[[str], None]
 
 
-def verified_apart(request: VerifyRequest, folder: Path, note: Note = lambda _: None) -> Verified:
+def verified_apart(
+    request: VerifyRequest, folder: Path, note: Note = lambda _: None, earlier: Sequence[Path] = ()
+) -> Verified:
     """Verify a target as `verify` does, in a worker: the device is untouched in this process.
 
     Raises:
         As `verify`, and Crashed where the process ended.
     """
     with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log", request.stack) as worker:
-        answer = worker.ask({"verb": "target", "request": document_of(request), "folder": folder}, NO_LIMIT_S)
+        asked = {"request": document_of(request), "folder": folder, "earlier": [*map(str, earlier)]}
+        answer = worker.ask({"verb": "target", **asked}, NO_LIMIT_S)
     for text in answer["notes"]:
         note(text)
     return TypeAdapter(Verified).validate_python(answer["found"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
@@ -30,14 +30,12 @@ class Verified:
     Attributes:
         document: JSON values for `verify.json`.
         failures: one sentence for each wrong output, the first ones first.
-        failed_shapes: one sentence for each shape at which the device failed, such as out of memory.
         unproven: one sentence for each shape and output, and each other way to run it, for which nothing was proven.
         faults: the wrong outputs of calls that ran, in the order of `failures`.
     """
 
     document: dict[str, Any]
     failures: tuple[str, ...]
-    failed_shapes: tuple[str, ...]
     unproven: tuple[str, ...] = ()
     faults: tuple[WrongOutput, ...] = ()
 
@@ -49,23 +47,28 @@ class TriedRow:
     Attributes:
         row: of verify.json.
         failures: a sentence for each wrong output.
+        numbers: of the folders in `failures` with the arrays of the first ones.
     """
 
     row: dict[str, Any]
     failures: Sequence[str]
+    numbers: Sequence[int]
 
 
 @dataclass(frozen=True)
-class TriedWays:
-    """The other ways to run the target, with one call.
+class TriedCase(TriedRow):
+    """One case; a line of records.jsonl.
 
     Attributes:
-        decided: how many outputs of that call a limit decides.
-        rows: a way each.
+        faults: output of each wrong call that ran, and number of its folder in `failures`.
+        decided: how many outputs of a call a limit decides; -1 where that is fewer than of a case before.
+        ran: what identifies the target that was tried, and `sizes_seed` of the request.
     """
 
-    decided: int = -1
-    rows: Sequence[TriedRow] = ()
+    faults: tuple[tuple[str, int], ...]
+    decided: int
+    ran: Mapping[str, Any]
+    schema_version: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -76,22 +79,22 @@ class Tried:
         facts: what verify.json says besides, as JSON values.
         drawn: whether inputs were drawn at random.
         cases: in their order.
-        ways: nothing after a crash.
+        ways: the other ways to run the target, with one call; none after a crash.
         left: how many cases were left out, as time ran out or nothing runs any more.
         faults: the wrong outputs of calls that ran.
     """
 
     facts: Mapping[str, Any]
     drawn: bool
-    cases: Sequence[TriedRow]
-    ways: TriedWays
+    cases: Sequence[TriedCase]
+    ways: Sequence[TriedRow]
     left: int = 0
     faults: tuple[WrongOutput, ...] = ()
 
     @property
     def failures(self) -> tuple[str, ...]:
         """A sentence for each wrong output."""
-        return tuple(text for one in (*self.cases, *self.ways.rows) for text in one.failures)
+        return tuple(text for one in (*self.cases, *self.ways) for text in one.failures)
 
 
 def judged(tried: Tried) -> Verified:
@@ -111,7 +114,7 @@ def judged(tried: Tried) -> Verified:
     numbers = whole_numbers(ran)
     not_drawn = far_from_ends(numbers) if tried.drawn else []
     open_questions = unproven(rows) + not_drawn
-    open_ways = [way.row for way in tried.ways.rows if way.row["unproven"]]
+    open_ways = [way.row for way in tried.ways if way.row["unproven"]]
     shown = UNDECIDED if open_ways or not_drawn else loosest(row["verdict"] for row in ran)
     document = {
         "schema_version": 1,
@@ -124,7 +127,7 @@ def judged(tried: Tried) -> Verified:
         "cases_unverified": len(rows) - len(ran),
         "cases_left": tried.left,
         "cases": rows,
-        "ways": [way.row for way in tried.ways.rows],
+        "ways": [way.row for way in tried.ways],
         "failures": list(failures),
         "unproven": open_questions + [f"{way['way']}: {way['reason']}" for way in open_ways],
         "remarks": [f"at {', '.join(facts['brief'])} --quick tried one set of inputs, once"] * bool(facts["brief"])
@@ -132,7 +135,7 @@ def judged(tried: Tried) -> Verified:
         + as_exact(ran, facts["precision"], facts["provenance"]),
         "provenance": facts["provenance"],
     }
-    return Verified(document, failures, failed_shapes(document), tuple(document["unproven"]), tried.faults)
+    return Verified(document, failures, tuple(document["unproven"]), tried.faults)
 
 
 def failed_shapes(document: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
 from trt_workbench.core.compare import compare_rows
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import json_values
+from trt_workbench.core.documents import append_lines, json_values, read_lines
 from trt_workbench.core.elements import is_finite
 from trt_workbench.core.errors import (
     BackendFailure,
@@ -33,12 +34,13 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.precision import get
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
+from trt_workbench.core.work import why_not
 from trt_workbench.model.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
-from trt_workbench.verify.outcome import Tried, TriedRow, TriedWays, Verified, judged
+from trt_workbench.verify.outcome import Tried, TriedCase, TriedRow, Verified, judged
 from trt_workbench.verify.properties import (
     EVERY_CALL,
     OF_A_SHAPE,
@@ -70,6 +72,23 @@ _BEYOND = "makes this output NaN or infinite, or changes its shape"
 
 # Shapes that are tried with one sequence of noise: of a run, and of shards, whose blocks begin at a multiple of it.
 BLOCK = 4
+RECORDS: Final = "records.jsonl"
+_RAN: Final = ("tensorrt", "plan_sha256", "onnxruntime", "torch")
+
+
+def going_on(request: VerifyRequest, earlier: Sequence[Path]) -> VerifyRequest:
+    """Return a request with the drawn sizes of the unfinished run that it goes on with, the first of several.
+
+    Raises:
+        UsageProblem: its records are damaged.
+    """
+    return next((replace(request, sizes_seed=line.ran["sizes_seed"]) for line in _cases_of(earlier)), request)
+
+
+def _cases_of(earlier: Sequence[Path]) -> list[TriedCase]:
+    """Return the cases that an unfinished run, the first of several, has of whole blocks."""
+    lines = read_lines(earlier[0] / RECORDS, TriedCase, growing=True) if earlier else []
+    return lines[: len(lines) // BLOCK * BLOCK]
 
 
 def verify(
@@ -77,27 +96,34 @@ def verify(
     folder: Path,
     note: Callable[[str], None] = lambda _: None,
     step: Callable[[str], None] = lambda _: None,
+    earlier: Sequence[Path] = (),
 ) -> Verified:
     """Try a target at its shapes and write the inputs of failures to `folder`/failures.
+
+    Until it returns, `folder`/records.jsonl holds the cases so far, unless there is a time limit or a record is kept.
 
     Args:
         request: what is requested.
         folder: an existing folder.
         note: called with what the user should know.
         step: called with the label of every case before it runs.
+        earlier: folders of unfinished runs of the same request, newest first, whose cases are taken over.
 
     Raises:
         UsageProblem: a file or option cannot be used, the model is nondeterministic, or no case could be run.
         ComponentMissing: a backend cannot serve here.
         DeviceFailure: the device failed at every shape.
     """
+    request = going_on(request, earlier)
     if request.seconds is not None:
         request = replace(request, budget=Budget(request.seconds))
     with Opened(request, note) as opened:
         todo = list(calls(request, opened))
         if request.seconds is not None:  # what several rows show, one alone cannot
             todo.sort(key=lambda call: (call.case.batch or 1) == 1)
-        return judged(try_cases(request, opened, todo, folder, step))
+        found = judged(try_cases(request, opened, todo, folder, note, step, earlier))
+    (folder / RECORDS).unlink(missing_ok=True)
+    return found
 
 
 def try_cases(
@@ -105,35 +131,47 @@ def try_cases(
     opened: Opened,
     todo: Sequence[Call],
     folder: Path,
-    step: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None],
+    step: Callable[[str], None],
+    earlier: Sequence[Path],
     block: range | None = None,
 ) -> Tried:
-    """Try an opened target at cases, or at a block of them, and write the inputs of failures to `folder`/failures."""
+    """Try an opened target at cases, or at a block of them, without those that an earlier run has.
+
+    The cases are written to `folder`/records.jsonl, a block at a time, and the inputs of failures to `folder`/failures.
+    """
     graph, budget = opened.graph, request.budget
     compared = opened.reference or opened.record
     with scratch_folder("trtw-verify-") as scratch:
         yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and compared else None
         try:
             run = _Run(request, opened, yardstick, folder)
-            left, own = 0, range(len(todo)) if block is None else block
+            own = range(len(todo)) if block is None else block
             brief = _brief(todo) if request.quick and not (request.inputs or opened.record) else ()
+            taken = run.take(earlier, todo[own.start :], note)
+            skipped, first = 0, own.start + len(taken)
             sizes, began = [call.case.size for call in todo], time.monotonic()
-            run.lead_in(todo[: own.start] if own else ())
-            for place in own:
+            run.lead_in(todo[:first] if own else (), brief)
+            for place in range(first, own.stop):
                 call = todo[place]
                 if run.crashed or (budget and (run.failures or not budget.begin(call.case))):
-                    left += 1
+                    skipped += 1
                     continue
-                pace = (time.monotonic() - began) / max(1, sum(sizes[own.start : place]))
-                rest = f", about {pace * sum(sizes[place : own.stop]):.0f} s left" if place > own.start else ""
+                pace = (time.monotonic() - began) / max(1, sum(sizes[first:place]))
+                rest = f", about {pace * sum(sizes[place : own.stop]):.0f} s left" if place > first else ""
                 step(f"{call.case.label} ({place + 1 - own.start} of {counted(len(own), 'shape')}{rest})")
-                if yardstick and place % BLOCK == 0 and not budget:
-                    yardstick.restart()
-                run.case(call, brief=place in brief)
+                run.case(call, place, brief=place in brief)
                 if budget:
                     budget.end()
+            run.write()
             step("other ways to run it")
-            ways = TriedWays() if run.crashed else run.ways()
+            most, best = max(((line.decided, own.start + number) for number, line in enumerate(taken)), default=(-1, 0))
+            if most > run.decided and not run.crashed:
+                again = _Run(request, opened, yardstick, Path(scratch))
+                for place in range(best - best % BLOCK, best + 1):
+                    again.case(todo[place], place, brief=place in brief)
+                run.last = again.last
+            ways = [] if run.crashed else run.ways()
             run.finish()
         finally:
             if yardstick:
@@ -156,7 +194,7 @@ def try_cases(
         "brief": [todo[place].case.label for place in brief if not todo[place].left_out],
         "provenance": provenance,
     }
-    return Tried(facts, drawn, run.cases, ways, left, tuple(run.faults))
+    return Tried(facts, drawn, run.cases, ways, skipped, tuple(run.faults))
 
 
 def _brief(todo: Sequence[Call]) -> list[int]:
@@ -196,36 +234,80 @@ class _Run:
             and not yardstick.rounds_itself
         )
         self.crashed = False  # then nothing more runs on the device in this process
-        self.cases: list[TriedRow] = []
+        self.cases: list[TriedCase] = []
         self.failures: list[str] = []
         self.faults: list[WrongOutput] = []
         # of the call before: outputs, and what the reference gave
         self._earlier: dict[str, tuple[Arrays, Arrays | None]] = {}
         # the call that the other ways are compared with, and what works out its limits
-        self._last: tuple[CallTrial, Callable[[], dict[str, dict[str, Limit]]]] | None = None
+        self.last: tuple[CallTrial, Callable[[], dict[str, dict[str, Limit]]]] | None = None
         self._recorder = opened.recorder(folder) if request.record else None
+        self._ran = {"sizes_seed": request.sizes_seed, **{key: self.record.get(key) for key in _RAN}}
+        self._written = 0
+        # within a budget an fp16 engine is not asked whether it is as good as fp32
+        self._wanted = {**({} if request.budget else {FINEST: FINEST}), self.precision: self._rounding}
         if yardstick and request.budget:
             yardstick.prepare(self._rounding)  # not in the first case, which measures the pace
 
-    def lead_in(self, before: Sequence[Call]) -> None:
+    @property
+    def decided(self) -> int:
+        """How many outputs of the call that the other ways are compared with a limit decides; -1 without one."""
+        return _decided(self.last[0]) if self.last else -1
+
+    def take(self, earlier: Sequence[Path], todo: Sequence[Call], note: Callable[[str], None]) -> Sequence[TriedCase]:
+        """Take over and return the cases of an unfinished run, unless its target was another engine or runtime."""
+        lines = _cases_of(earlier)
+        if lines and (why := why_not(lines[0].ran, self._ran)):
+            note(f"The run in this folder is not continued: {why}.")
+            return ()
+        for line, call in zip(lines, todo, strict=False):
+            for number in line.numbers:
+                shutil.copytree(failure_folder(earlier[0], number), failure_folder(self._folder, number))
+            self.failures += line.failures
+            self.faults += [WrongOutput(call.case, call.space, *fault) for fault in line.faults]
+        self.cases += lines
+        return lines
+
+    def write(self) -> None:
+        """Append the cases that are new to records.jsonl. Raises OSError."""
+        if not (self._request.budget or self._request.record):
+            append_lines(self._folder / RECORDS, self.cases[self._written :])
+            self._written = len(self.cases)
+
+    def lead_in(self, before: Sequence[Call], brief: Collection[int]) -> None:
         """Make the last call of those before a block, so that its first one follows what it follows in one process."""
-        for call in reversed(before):
+        for place, call in reversed(list(enumerate(before))):
             if self._earlier:
                 return
             with contextlib.suppress(WorkbenchError, MemoryError):
                 self._session = self._opened.of_profile(call.case.profile)
-                for label, make in call.inputs.items():
+                for label, make in list(call.inputs.items())[: 1 if place in brief else None]:
                     inputs = make()
                     expected = self._expected(call.reference, label, inputs)
                     self._remember(call.case, label, dict(self._session.run(inputs)), expected)
 
-    def case(self, call: Call, *, brief: bool = False) -> None:
+    def case(self, call: Call, place: int, *, brief: bool = False) -> None:
         """Run one case, or only what its shape adds; a device failure at one shape does not end the others."""
-        self.cases.append(self._tried(partial(self._row, call, brief=brief)))
+        if self._yardstick and place % BLOCK == 0 and not self._request.budget:
+            self._yardstick.restart()
+        faults = len(self.faults)
+        tried = self._tried(partial(self._row, call, brief=brief))
+        self.cases.append(
+            TriedCase(
+                **vars(tried),
+                faults=tuple((one.output, one.number) for one in self.faults[faults:]),
+                decided=self.decided if self.last and self.last[0].case is call.case else -1,
+                ran=self._ran,
+            )
+        )
+        if len(self.cases) % BLOCK == 0:
+            self.write()
 
     def _tried(self, run: Callable[[], dict[str, Any]]) -> TriedRow:
         before = len(self.failures)
-        return TriedRow(run(), self.failures[before:])
+        row = run()
+        numbers = range(before + 1, min(len(self.failures), MOST_FAILURES) + 1)
+        return TriedRow(row, self.failures[before:], [*numbers])
 
     def _row(self, call: Call, *, brief: bool) -> dict[str, Any]:
         case = call.case
@@ -262,15 +344,17 @@ class _Run:
         verdict = of_case(row["outputs"])
         return {**row, "verdict": UNVERIFIED if row["reason"] and verdict != WRONG else verdict}
 
-    def ways(self) -> TriedWays:
+    def ways(self) -> list[TriedRow]:
         """Run one call in other ways."""
-        if self._last is None:
-            return TriedWays()
-        trial, limits = self._last
+        if self.last is None:
+            return []
+        trial, limits = self.last
         if self._session.shares_batches or not self._request.quick:
+            if self._yardstick and not self._request.budget:
+                self._yardstick.restart()
             trial = replace(trial, limits=limits()[self.precision])
         found = ways(self._opened, trial, self._request.device, quick=self._request.quick)
-        return TriedWays(_decided(trial), [self._tried(partial(self._way, way)) for way in found])
+        return [self._tried(partial(self._way, way)) for way in found]
 
     def finish(self) -> None:
         """Complete the record, where one is kept."""
@@ -328,12 +412,21 @@ class _Run:
                 continue
             findings: list[PropertyResult] = []
             if first:
-                trial = CallTrial(space, case, inputs, found, rows, limits[self.precision], _other(call), brief=brief)
+                trial = CallTrial(
+                    space,
+                    case,
+                    inputs,
+                    found,
+                    rows,
+                    limits[self.precision],
+                    [*call.inputs.values()][:2][-1](),  # other values than the first ones, where there are any
+                    brief=brief,
+                )
                 findings = self._properties(trial, reference, made, briefly=briefly, closely=closely)
                 if self._recorder and reference and not closely:
                     self._recorder.add_properties(reference, trial)
-                if self._last is None or _decided(trial) >= _decided(self._last[0]):
-                    self._last = trial, partial(self._limits, session, inputs, undisturbed, rows, closely=False)
+                if _decided(trial) >= self.decided:
+                    self.last = trial, partial(self._limits, session, inputs, undisturbed, rows, closely=False)
             for name, array in found.items():
                 of_output = [one for one in findings if one.output == name]
                 of_precision = {precision: limits[precision][name] for precision in limits}
@@ -359,7 +452,12 @@ class _Run:
             if name in wrong:
                 if tf32 and row["reason"] == excess(limits[self.precision], name) and not excess(tf32, name):
                     row["reason"] = f"TF32 explains it: {row['reason']}"
-                self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
+                self._fail(
+                    case,
+                    name,
+                    f"{label} inputs: {row['reason']}",
+                    {"inputs": inputs, "found": found, **({} if expected is None else {"expected": expected})},
+                )
                 self.faults.append(WrongOutput(case, space, name, self._kept()))
             shape = list(found[name].shape)
             yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
@@ -455,12 +553,9 @@ class _Run:
         """Return limits by precision, the tightest first, up to the one that was requested."""
         if clean is None or self._yardstick is None:
             return {self.precision: sensitivity(session, inputs, self.precision, rows, self._request.seed)}
-        # within a budget an fp16 engine is not asked whether it is as good as fp32
-        wanted = {} if self._request.budget else {FINEST: FINEST}
-        wanted[self.precision] = self._rounding
         return {
             name: self._yardstick.limits(asked, inputs, clean, rows, closely=closely and name == self.precision)
-            for name, asked in wanted.items()
+            for name, asked in self._wanted.items()
         }
 
     def _brief_limits(
@@ -493,9 +588,7 @@ class _Run:
                 else yardstick.exact
             )
             clean = dict(exact(few)) if chosen else undisturbed
-            wanted = {} if self._request.budget else {FINEST: FINEST}
-            wanted[self.precision] = self._rounding
-            limits = {name: yardstick.limits(asked, few, clean, rows, copies=1) for name, asked in wanted.items()}
+            limits = {name: yardstick.limits(asked, few, clean, rows, copies=1) for name, asked in self._wanted.items()}
         except UsageProblem:
             return {}
         if not chosen:
@@ -579,11 +672,6 @@ def _with_drawn(
     return found
 
 
-def _other(call: Call) -> Arrays:
-    """Return inputs with other values than the first ones, where there are any."""
-    return list(call.inputs.values())[min(1, len(call.inputs) - 1)]()
-
-
 def _decided(trial: CallTrial) -> int:
     return sum(one.decides for one in trial.limits.values())
 
@@ -596,10 +684,6 @@ def _row_flags(session: Session, space: Space, case: Case, found: Mapping[str, N
         name: case.batch is not None and array.shape[:1] == (case.batch,) and shapes[name][:1] == (wanted,)
         for name, array in found.items()
     }
-
-
-def _arrays(inputs: Arrays, found: Arrays, expected: Arrays | None) -> dict[str, Arrays]:
-    return {"inputs": inputs, "found": found, **({"expected": expected} if expected is not None else {})}
 
 
 def _finding(one: PropertyResult) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from trt_workbench.backends.registry import gpu_in_use, require_backend
-from trt_workbench.core.documents import Strict, append_lines, json_values, key_of, read_lines, write_json
+from trt_workbench.core.documents import json_values, key_of, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import (
@@ -26,30 +25,21 @@ from trt_workbench.verify.calls import calls
 from trt_workbench.verify.data import hash_sources
 from trt_workbench.verify.document import VerifyFindings
 from trt_workbench.verify.opening import Opened, VerifyRequest, own_model
-from trt_workbench.verify.outcome import Tried, TriedRow, TriedWays, judged
+from trt_workbench.verify.outcome import Tried, TriedCase, TriedRow, judged
 from trt_workbench.verify.reference import KeptReference
-from trt_workbench.verify.run import BLOCK, MOST_FAILURES, failure_folder, try_cases
+from trt_workbench.verify.run import BLOCK, MOST_FAILURES, RECORDS, failure_folder, going_on, try_cases
 from trt_workbench.verify.settings import VerifySettings
 
-_WithArrays = tuple[TriedRow, list[Path]]
 COMMAND: Final = "verify"
-_WHOLE: Final = ("record", "stack", "seconds")
+WHOLE: Final = ("record", "stack", "seconds")
 """Settings of what one process does."""
-_PLACES: Final = ("target", "model", "inputs", "reference", "device", "trust", *_WHOLE)
+_PLACES: Final = ("target", "model", "inputs", "reference", "device", "trust", *WHOLE)
 Say = Callable[[str], None]
-
-
-class _Row(Strict):
-    """A line of records.jsonl, as of `TriedRow`."""
-
-    schema_version: Literal[1] = 1
-    row: dict[str, Any]
-    failures: tuple[str, ...]
 
 
 def check_shard(request: VerifyRequest) -> None:
     """Raise UsageProblem where a request asks for what shards do not have."""
-    for name in _WHOLE:
+    for name in WHOLE:
         if getattr(request, name):
             raise UsageProblem(f"--shard divides the shapes; run --{name} in one process, or leave it out.")
     if not (request.seed or request.quick or request.inputs or Path(request.reference).is_dir()):
@@ -58,19 +48,22 @@ def check_shard(request: VerifyRequest) -> None:
         )
 
 
-def verify_shard(request: VerifyRequest, shard: Shard, folder: Path, note: Say, step: Say) -> None:
+def verify_shard(
+    request: VerifyRequest, shard: Shard, folder: Path, note: Say, step: Say, earlier: Sequence[Path] = ()
+) -> None:
     """Try the shapes of a shard, and write `records.jsonl`, `shard.json` and the arrays of failures into `folder`.
+
+    `earlier` are as of `verify`.
 
     Raises:
         As `verify`, but that no shape may run.
     """
+    request = going_on(request, earlier)
     with Opened(request, note) as opened:
         todo = list(calls(request, opened))
         block = shard.block(len(todo), BLOCK)
-        tried = try_cases(request, opened, todo, folder, step, block)
+        tried = try_cases(request, opened, todo, folder, note, step, earlier, block)
     provenance = tried.facts["provenance"]
-    with writing(folder):
-        append_lines(folder / "records.jsonl", (_Row(row=one.row, failures=tuple(one.failures)) for one in tried.cases))
     write_document(
         folder,
         shard,
@@ -113,54 +106,36 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
 def _judged(shards: Shards) -> tuple[dict[str, Any], list[Path]]:
     """Return what verify.json holds, and the folders of the arrays of its failures."""
     wholes = [one.document.whole for one in shards.runs]
-    cases = [_rows(one) for one in shards.runs]
-    ways = [TriedWays(whole["ways"]["decided"], [TriedRow(**row) for row in whole["ways"]["rows"]]) for whole in wholes]
+    cases = [(one, row) for one in shards.runs for row in _rows(one)]
+    ways = [(one, TriedRow(**row)) for one, whole in zip(shards.runs, wholes, strict=True) for row in whole["ways"]]
     # of the calls whose limits decide most the last, as in one process
-    chosen = max(range(len(ways)), key=lambda place: (ways[place].decided, place))
-    with_arrays = list(itertools.chain.from_iterable(map(_with_arrays, shards.runs, cases)))
-    of_ways = [
-        list(_with_arrays(run, way.rows, sum(len(row.failures) for row in rows)))
-        for run, way, rows in zip(shards.runs, ways, cases, strict=True)
-    ]
-    kept = [*of_ways[chosen], *_other_faults(of_ways, chosen)]
+    with_ways = [pair for pair in reversed(cases) if pair[0].document.whole["ways"]]
+    chosen = max(with_ways, key=lambda pair: pair[1].decided, default=(None, None))[0]
+    kept = [pair for pair in ways if pair[0] is chosen]
+    known = {row.row["way"] for _, row in kept if row.failures}
+    # what is wrong in another shard and right in this one
+    kept += [(one, row) for one, row in ways if one is not chosen and row.failures and row.row["way"] not in known]
     tried = Tried(
         wholes[-1]["facts"],
         wholes[0]["drawn"],
-        [one for one, _ in with_arrays],
-        TriedWays(ways[chosen].decided, [one for one, _ in kept]),
+        [row for _, row in cases],
+        [row for _, row in kept],
         sum(whole["left"] for whole in wholes),
     )
     document = {**judged(tried).document, "shards": shards.facts()}
     TypeAdapter(VerifyFindings).validate_python(document)
-    return document, [place for _, places in (*with_arrays, *kept) for place in places]
+    return document, [failure_folder(one.directory, number) for one, row in (*cases, *kept) for number in row.numbers]
 
 
-def _rows(one: ShardRun) -> list[TriedRow]:
-    found: list[_Row] = read_lines(one.directory / "records.jsonl", _Row)
-    one.require_count("records.jsonl", len(found), one.document.done - one.document.whole["left"])
-    return [TriedRow(line.row, line.failures) for line in found]
-
-
-def _with_arrays(one: ShardRun, rows: Sequence[TriedRow], before: int = 0) -> Iterator[_WithArrays]:
-    """Yield rows with the folders of the arrays of their failures, of which `before` come first."""
-    for row in rows:
-        numbers = range(before + 1, before + len(row.failures) + 1)
-        yield row, [failure_folder(one.directory, number) for number in numbers]
-        before += len(row.failures)
-
-
-def _other_faults(several: Sequence[Sequence[_WithArrays]], chosen: int) -> Iterator[_WithArrays]:
-    """Yield the ways that are wrong in a shard and right in the one whose call one process would have made."""
-    known = {row.row["way"] for row, _ in several[chosen] if row.failures}
-    for place, ways in enumerate(several):
-        for row, arrays in ways:
-            if place != chosen and row.failures and row.row["way"] not in known:
-                yield row, arrays
+def _rows(one: ShardRun) -> list[TriedCase]:
+    found: list[TriedCase] = read_lines(one.directory / RECORDS, TriedCase)
+    one.require_count(RECORDS, len(found), one.document.done - one.document.whole["left"])
+    return found
 
 
 def what_decides(request: VerifyRequest) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
-    backend = require_backend(request.backend, request.target.suffix)
+    backend = request.backend if request.stack else require_backend(request.backend, request.target.suffix).name
     model = Model.open(request.model) if request.model else own_model(request.target)
     record = Path(request.reference).is_dir()
     settings = {name: getattr(request, name) for name in VerifySettings.__dataclass_fields__ if name not in _PLACES}
@@ -170,9 +145,9 @@ def what_decides(request: VerifyRequest) -> dict[str, Any]:
             "reference_model_sha256": model.sha256 if model else None,
             "reference": KeptReference(Path(request.reference)).index.sha256 if record else request.reference,
             "inputs_sha256": hash_sources(request.inputs, request.split),
-            "backend": backend.name,
+            "backend": backend,
             "settings": settings,
             "preparation": request.preparation,
         },
-        [gpu_in_use(backend.name, {"device": request.device, **request.options})],
+        [request.device if request.stack else gpu_in_use(backend, {"device": request.device, **request.options})],
     )

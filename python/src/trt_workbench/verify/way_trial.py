@@ -16,7 +16,7 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.verification import WRONG
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.opening import Opened, VerifyRequest
-from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.outcome import Verified, failed_shapes
 from trt_workbench.verify.run import verify
 
 _WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
@@ -75,4 +75,4 @@ def _verified(request: VerifyRequest, note: Note) -> Verified:
 def _why_wrong(result: Verified) -> str:
     if result.failures:
         return result.failures[0]
-    return "; ".join(result.failed_shapes) or ("" if result.document["verdict"] != WRONG else WRONG)
+    return "; ".join(failed_shapes(result.document)) or ("" if result.document["verdict"] != WRONG else WRONG)

@@ -101,7 +101,8 @@ def _verify(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
 
 
 def _target(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
-    found = verify(request_of(request["request"]), Path(request["folder"]), note)
+    earlier = [*map(Path, request["earlier"])]
+    found = verify(request_of(request["request"]), Path(request["folder"]), note, earlier=earlier)
     return {"found": TypeAdapter(Verified).dump_python(found, mode="json")}
 
 
