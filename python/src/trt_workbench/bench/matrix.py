@@ -130,7 +130,11 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
                 f"The point {point.label} exists twice: a list to sweep, or a list of models, has duplicate values."
             )
         seen.add(point.key)
-    chosen = [point for point in points if not only or any(_fits(point.label, pattern) for pattern in only)]
+    chosen = [
+        point
+        for point in points
+        if not only or any(fnmatch.fnmatchcase(point.label, one) or one in point.label for one in only)
+    ]
     if not chosen:
         raise UsageProblem(
             f"No point matches --only {', '.join(map(repr, only))}; a point is, for example: {points[0].label}"
@@ -187,10 +191,6 @@ def _request(point: Point) -> str:
     options = {name: value for name, value in point.options.items() if name != BUILD}
     swept = {name: value for name, value in point.swept.items() if name != BUILD}
     return replace(point, options=options, swept=swept, runtime="", entry="").key
-
-
-def _fits(label: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(label, pattern) or pattern in label
 
 
 def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[Work]:

@@ -32,7 +32,10 @@ def fit(table: Table, console: Console) -> None:
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", False
     texts = [_texts(column, console) for column in table.columns]
-    widths, cells = ([_longest(each[first:]) for each in texts] for first in (0, 1))
+    widths, cells = (
+        [max((len(line) for text in each[first:] for line in text.split("\n")), default=1) for each in texts]
+        for first in (0, 1)
+    )
     frame = _frame(table, console, sum(widths))
     if sum(widths) + frame <= console.width:
         return
@@ -53,11 +56,6 @@ def fit(table: Table, console: Console) -> None:
         column.width = width
         column._cells[:] = [_shortened(cell, width, console) for cell in column._cells]
     table.width = frame + sum(widths)
-
-
-def _longest(texts: list[str]) -> int:
-    """Return the length of the longest line."""
-    return max((len(line) for text in texts for line in text.split("\n")), default=1)
 
 
 def _frame(table: Table, console: Console, columns: int) -> int:

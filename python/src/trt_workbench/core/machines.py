@@ -62,7 +62,12 @@ def facts(environment: Environment, records: Iterable[Record] = ()) -> Iterator[
     yield "CUDA of the driver", True, driver.cuda_driver_version
     yield "CPU", True, cpu.model
     yield "usable CPUs", True, str(cpu.processors_available or "") or None
-    yield _TENSORRT, True, _joined(_versions(records, "tensorrt"))
+    # what the sessions themselves said: an environment may hold other versions than those that were loaded
+    yield (
+        _TENSORRT,
+        True,
+        _joined(sorted({str(one) for record in records if (one := record.provenance.get("tensorrt"))})),
+    )
     for package in ("onnxruntime", "onnxruntime-gpu", "torch", "trt-workbench", "trt-workbench-native"):
         yield package, False, environment.packages.get(package)
     yield "Python", False, environment.python
@@ -78,11 +83,6 @@ def _visible(gpus: Sequence[Gpu], visible: str | None) -> list[str]:
         for gpu in gpus
         if gpu.index == name or (isinstance(name, str) and str(gpu.uuid).startswith(name))
     ]
-
-
-def _versions(records: Iterable[Record], name: str) -> list[str]:
-    """What the sessions themselves said: an environment may hold other versions than those that were loaded."""
-    return sorted({str(record.provenance[name]) for record in records if record.provenance.get(name)})
 
 
 def _joined(texts: Iterable[str]) -> str | None:

@@ -88,7 +88,9 @@ def words_elsewhere(model: Path | str | None, *asked: Any) -> tuple[str, ...]:
         spelled(type(one))[each.name]: (each.name, value)
         for one in asked
         for each in fields(one)
-        if each.name not in _OF_HERE and (value := getattr(one, each.name)) != _default(each)
+        if each.name not in _OF_HERE
+        and (value := getattr(one, each.name))
+        != (each.default if each.default_factory is MISSING else each.default_factory())
     }
     places = [place for value in (model, *(value for _, value in given.values())) if (place := _place(value))]
     depth = 1
@@ -113,10 +115,6 @@ def command_elsewhere(words: Sequence[str], precisions: Sequence[str]) -> str:
     if started.environment is None:
         return f"trtw {line}"
     return started.in_environment("gpu-llm" if "llm" in started.environment else gpu_environment(), line)
-
-
-def _default(one: Any) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 def _place(value: Any) -> Path | None:

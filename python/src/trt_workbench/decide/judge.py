@@ -128,7 +128,9 @@ def _row(
         calibrated=one.calibrated,
         low_macs=made.low_macs if made and read(made.to)[1] != WEIGHTS else None,
         low_weights=made.low_weights if made and read(made.to)[1] == WEIGHTS else None,
-        directory=_within(one.folder, root) if score and one.folder else None,
+        directory=str(place.relative_to(root) if place.is_relative_to(root) else place.absolute())
+        if score and (place := one.folder)
+        else None,
         score=score,
         speed=None if one.simulated else speed,
         meets=meets if score else None,
@@ -194,10 +196,6 @@ def _size(one: DraftRow) -> int | None:
         return None
     parts = Model.open(one.path).files if one.path.suffix == ".onnx" else (one.path,)
     return sum(part.stat().st_size for part in parts)
-
-
-def _within(folder: Path, root: Path) -> str:
-    return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder.absolute())
 
 
 def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, RowSpeed]:

@@ -286,7 +286,12 @@ class DecideRun:
         turn = {id(one): (places.index(one.place), one.precision == BASELINE, one.build or 0) for one in rows}
         waiting = sorted((one for one in rows if one.path), key=lambda one: turn[id(one)])
         self._baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
-        for (name, target), numbered in groupby(enumerate(waiting), lambda each: _process(each[1])):
+        # builds of a runtime share a process
+        names = {
+            id(one): (f"{one.precision}-{one.place}", TARGET) if one.build is None else (one.place, SHARED)
+            for one in waiting
+        }
+        for (name, target), numbered in groupby(enumerate(waiting), lambda each: names[id(each[1])]):
             with Workers(self.folder / "logs" / f"score-{name}.log", target) as workers:
                 for number, one in numbered:
                     self.progress("Scoring", number, len(waiting), one.label)
@@ -407,8 +412,3 @@ class DecideRun:
     def _is_late(self, reserve: float = 0.0) -> bool:
         left = self._left()
         return left is not None and left <= reserve
-
-
-def _process(one: DraftRow) -> tuple[str, str]:
-    """Return the name of the process that scores a row, and what answers there; builds of a runtime share one."""
-    return (f"{one.precision}-{one.place}", TARGET) if one.build is None else (one.place, SHARED)

@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trt_workbench.engine.inspection import Inspection
-    from trt_workbench.engine.manifest import Manifest, Tensor
+    from trt_workbench.engine.manifest import Manifest
 
 
 def print_manifest(console: Console, manifest: Manifest) -> None:
     """Print inputs, outputs, profiles, and what the engine was made from and with."""
     tensors = (
-        (kind, escape(tensor.name), tensor.dtype, escape(_shape(tensor)))
+        (
+            kind,
+            escape(tensor.name),
+            tensor.dtype,
+            escape(f"[{', '.join('?' if dim < 0 else str(dim) for dim in tensor.shape)}]"),
+        )
         for kind, group in (("input", manifest.inputs), ("output", manifest.outputs))
         for tensor in group
     )
@@ -51,10 +56,6 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         *([("workaround", manifest.way_around.name)] if manifest.way_around else []),
         ("verified", kept.text if (kept := kept_verdict(manifest)) else "no"),
     ]
-
-
-def _shape(tensor: Tensor) -> str:
-    return f"[{', '.join('?' if dim < 0 else str(dim) for dim in tensor.shape)}]"
 
 
 def print_inspection(console: Console, found: Inspection) -> None:

@@ -302,12 +302,8 @@ def _move(folder: Path, output: Path) -> None:
     (output / MANIFEST).unlink(missing_ok=True)
     for path in folder.glob("*.onnx"):
         (output / f"{path.name}.data").unlink(missing_ok=True)  # of an earlier export
-    for path in sorted(folder.iterdir(), key=_order):
+    for path in sorted(folder.iterdir(), key=lambda path: (path.name == MANIFEST, path.suffix == ".onnx")):
         path.replace(output / path.name)
-
-
-def _order(path: Path) -> tuple[bool, bool]:
-    return path.name == MANIFEST, path.suffix == ".onnx"
 
 
 def parse_graphs(text: str, known: Sequence[GraphKind]) -> tuple[GraphKind, ...]:

@@ -457,7 +457,8 @@ def _chunks(model: Model, spoken: Spoken, settings: CalibrationSettings, half: H
     said = [spoken.utterances[place] for place in chosen]
     all_chunks = [len(spoken.chunks(one)) for one in said]
     each = -(-settings.samples // len(said))
-    places = [_spread(count, each) for count in all_chunks]
+    # evenly along an utterance, as its states fill from chunk to chunk
+    places = [[at * count // min(count, each) for at in range(min(count, each))] for count in all_chunks]
 
     def read() -> Iterator[Sample]:
         with load_reference(model.path, SessionOptions(threads=settings.threads)) as session:
@@ -466,11 +467,6 @@ def _chunks(model: Model, spoken: Spoken, settings: CalibrationSettings, half: H
 
     names = tuple(f"{one.name} chunk {place}" for one, chunks in zip(said, places, strict=True) for place in chunks)
     return CalibrationData(names, sum(all_chunks), "chunks with their states", False, read, whole=True)
-
-
-def _spread(count: int, most: int) -> list[int]:
-    """Return places evenly along an utterance, as its states fill from chunk to chunk."""
-    return [at * count // min(count, most) for at in range(min(count, most))]
 
 
 def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:

@@ -41,7 +41,7 @@ from trt_workbench.quantize.candidates import (
     other_products,
     weight_elements,
 )
-from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
+from trt_workbench.quantize.data import Batch, Half, batches, calibration_data
 from trt_workbench.quantize.document import GroupLoss, Sensitivity, decibels, noisiest
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
@@ -134,7 +134,8 @@ def measure_sensitivity(
     products: list[PrecisionGroup | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
-    taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
+    first = replace(data, names=data.names[:SAMPLES], read=lambda: itertools.islice(data.read(), SAMPLES))
+    taken = list(batches(first, fixed_batch(model)))
     # noise is measured at what the convolutions return that make the outputs, or at the outputs: behind such
     # convolutions, a detector that picks its boxes returns them in another order for the slightest change
     makers = {group.name for group in groups if group.sensitive == HEAD}
@@ -214,10 +215,6 @@ def _loss(group: PrecisionGroup, noise: float, macs: int, weights: int) -> Group
         noise=noise,
         sqnr_db=decibels(noise),
     )
-
-
-def _first(data: CalibrationData, count: int) -> CalibrationData:
-    return replace(data, names=data.names[:count], read=lambda: itertools.islice(data.read(), count))
 
 
 def _floats(batch: Batch, outputs: Mapping[str, NDArray[Any]], tensors: Sequence[str]) -> dict[str, NDArray[Any]]:

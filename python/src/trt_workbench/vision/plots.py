@@ -205,7 +205,11 @@ def _by_threshold(curves: ByThreshold, threshold: float, path: Path) -> None:
             axes,
             {
                 at: listed(
-                    f"threshold {at:.2f}", {_NAMES[name]: _said(values[place]) for name, values in drawn.items()}
+                    f"threshold {at:.2f}",
+                    {
+                        _NAMES[name]: "-" if (value := values[place]) is None else f"{value:.3f}"
+                        for name, values in drawn.items()
+                    },
                 )
                 for place, at in enumerate(curves["threshold"])
             },
@@ -246,7 +250,3 @@ def _errors(errors: Mapping[str, int], threshold: float, path: Path) -> None:
         axes.set(xlabel="detections; of missed: objects")
         axes.set_title(f"Errors by kind, from score {threshold:g} on")
         axes.grid(visible=False, axis="y")
-
-
-def _said(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -283,15 +283,13 @@ def _heads(index: GraphIndex, groups: set[str]) -> set[str]:
         seen.add(name)
         node = index.nodes[index.producer[name]]
         if node.name not in groups:
-            made = [one for one in node.input if _maker(index, one) in groups]
+            made = [
+                one for one in node.input if one in index.producer and index.nodes[index.producer[one]].name in groups
+            ]
             waiting += made if node.op_type == "Add" and made else node.input
         elif node.op_type == "Conv":
             found.add(node.name)
     return found
-
-
-def _maker(index: GraphIndex, name: str) -> str:
-    return index.nodes[index.producer[name]].name if name in index.producer else ""
 
 
 def _sized(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, TensorFacts]:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.model.constants import Array, constants
+from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import Names, set_constant
 from trt_workbench.model.weights import inferred
 
@@ -66,7 +66,11 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
         ]
         read = [node.input[place] for place in places]
         # the indices of a Slice share one type: all of them or none
-        if not read or not all(name in widened or _fits(values.get(name)) for name in read):
+        if not read or not all(
+            name in widened
+            or ((one := values.get(name)) is not None and one.dtype == np.int64 and not outside_int32(one))
+            for name in read
+        ):
             continue
         for place, name in zip(places, read, strict=True):
             if name not in widened:
@@ -75,7 +79,3 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
             node.input[place] = widened[name]
         changed.append(f"{node.op_type} {node.name}".strip())
     return changed
-
-
-def _fits(value: Array | None) -> bool:
-    return value is not None and value.dtype == np.int64 and not outside_int32(value)

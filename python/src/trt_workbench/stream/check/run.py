@@ -107,14 +107,11 @@ def batch(trial: ContractTrial, found: CheckTally) -> None:
                 if (axis := contract.batch_axis(name)) is None or together.outputs[name].shape[axis] != count:
                     continue
                 own = np.take(together.outputs[name], [row], axis)
-                distance = trial.distances(_only(part, name, own), part, [name])[name]
+                row_alone = ChunkRun(part.chunk, part.values, part.inputs, {**part.outputs, name: own})
+                distance = trial.distances(row_alone, part, [name])[name]
                 words = f"row {row} of a batch of {count} differs from the same stream alone"
                 found.equal(distance, trial.limit, words, part.chunk, name)
         held = contract.next_state(together.outputs)
-
-
-def _only(step: ChunkRun, name: str, array: Any) -> ChunkRun:
-    return ChunkRun(step.chunk, step.values, step.inputs, {**step.outputs, name: array})
 
 
 STATIC = "documents"

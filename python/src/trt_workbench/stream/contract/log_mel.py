@@ -44,14 +44,10 @@ def log_mel(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 @functools.cache
 def slaney(bins: int, fft: int) -> NDArray[np.float64]:
     """Return the weights of Slaney's bands, [bins, fft / 2 + 1]."""
-    mel = np.linspace(0, _mel(SAMPLE_RATE / 2), bins + 2)
+    # Slaney's scale: linear below 1 kHz, which is at 15, logarithmic above
+    mel = np.linspace(0, 15 + np.log(SAMPLE_RATE / 2 / 1000) * 27 / np.log(6.4), bins + 2)
     edges = np.where(mel < 15, mel * 200 / 3, 1000 * np.exp((mel - 15) * np.log(6.4) / 27))
     places = np.linspace(0, SAMPLE_RATE / 2, fft // 2 + 1)
     low, centre, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
     triangles = np.clip(np.minimum((places - low) / (centre - low), (high - places) / (high - centre)), 0, None)
     return np.asarray(triangles * 2 / (high - low))
-
-
-def _mel(hertz: float) -> float:
-    """Slaney's scale: linear below 1 kHz, logarithmic above."""
-    return float(hertz * 3 / 200 if hertz < 1000 else 15 + np.log(hertz / 1000) * 27 / np.log(6.4))

@@ -60,16 +60,13 @@ class Gates(Strict):
         if not isinstance(value, Mapping):
             return value
         if unknown := [name for name in value if name not in cls.model_fields and not find(name)]:
-            raise ValueError(f"there is no gate or format {unknown[0]!r}; {did_you_mean(unknown[0], _names(cls))}")
+            known = [*reversed(names()), *cls.model_fields]
+            raise ValueError(f"there is no gate or format {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
         return {name: {"rel_l2_max": STREAM.limit(name)} for name in reversed(names())} | {**value}
 
     def of(self, name: str) -> Gate:
         """Return the limits of a format."""
         return self.__pydantic_extra__[name]
-
-
-def _names(kind: type[Strict]) -> list[str]:
-    return [*reversed(names()), *kind.model_fields]
 
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]

@@ -95,10 +95,8 @@ class Vocabulary:
     def unwritten(self, text: str) -> str:
         """Return the characters of a text that no piece writes, each once."""
         pieces = dict.fromkeys(piece for piece in self.split(text) if piece not in self._by_piece)
-        return "".join(one for one in pieces if one != WORD_START and not self._writes_bytes_of(one))
-
-    def _writes_bytes_of(self, character: str) -> bool:
-        return self._bytes.issuperset(character.encode("utf-8", "surrogatepass"))
+        others = ((one, one.encode("utf-8", "surrogatepass")) for one in pieces if one != WORD_START)
+        return "".join(one for one, content in others if not self._bytes.issuperset(content))
 
     def _split(self, text: str) -> Iterator[str]:
         place = 0

@@ -124,12 +124,9 @@ def _coco_files(folder: Path, split: str | None) -> list[Path]:
     own = [file for name in names if (file := folder / name / _ROBOFLOW).is_file()]
     files = sorted(file for place in (folder, folder / "annotations") for file in place.glob("*.json"))
     files = [file for file in files if not file.stem.startswith(_OTHERS)]
-    own += [file for file in files if any(re.fullmatch(rf"({'|'.join(names)})\d*", part) for part in _parts(file))]
+    parts = [(file, re.split(r"[_.\-]", file.stem.lower())) for file in files]
+    own += [file for file, words in parts if any(re.fullmatch(rf"({'|'.join(names)})\d*", word) for word in words)]
     return own or (files if split is None and len(files) == 1 else [])
-
-
-def _parts(file: Path) -> list[str]:
-    return re.split(r"[_.\-]", file.stem.lower())
 
 
 def _text(file: Path) -> bytes:
