@@ -1,15 +1,19 @@
 """`trtw eval-stream` as a program: exit codes, files, its report."""
 
 import json
+import os
+import signal
 import wave
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.fork_server import ForkServer
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
 from tests.texts import held
+from tests.waiting import wait_until
 
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 
@@ -35,7 +39,7 @@ def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
     assert "10 chunks, 5.6 s of audio, ort-cpu compared with ort-cpu" in printed
     assert "Nothing to compare." in printed
     assert {path.name for path in run.iterdir()} == {
-        "env.json", "metrics.json", "plots", "records.jsonl", "report.html", "run.json",
+        "env.json", "metrics.json", "plots", "records.jsonl", "report.html", "run.json", "work.json",
     }  # fmt: skip
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["input"]["kind"] == "code"
@@ -174,3 +178,46 @@ def test_the_embedded_model_by_its_path_needs_no_contract_either(tmp_path: Path)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["contract"]["path"] == str(embedded_contract())
     assert (metrics["chunks"], metrics["hop_seconds"]) == (30, 0.08)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_same_command_goes_on_with_a_run_that_was_ended(
+    model: list[str], tmp_path: Path, fork_server: ForkServer, ending: signal.Signals
+) -> None:
+    run, said = tmp_path / "run", tmp_path / "said"
+    words = ("eval-stream", *model, "--chunks", 3000, "--no-report", "--output")
+    often = "from trt_workbench.stream import run; run._EVERY_S = 0; from trt_workbench.main import main; main()"
+    with said.open("wb") as file:
+        process = fork_server.start(often, *words, run, stdout=file, stderr=file)
+        wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".run.*/part/chunks.npz")))
+        os.kill(process.pid, ending)
+        assert process.wait() == (-ending if ending == signal.SIGKILL else 130), said.read_text()
+    if ending != signal.SIGKILL:
+        assert f"continue with `… --output {run}`" in said.read_text()
+        assert json.loads((run / "run.json").read_text())["status"] == "partial"
+        held(stderr_of("report", run))
+    other = trtw(*words, run, "--seed", 3)
+    assert "The run in this folder is not continued: settings.seed was 0 there and is 3 here." in other.stderr
+    assert len((run / "records.jsonl").read_text().splitlines()) == 6000
+    assert not (run / "part").exists()
+    assert not list(tmp_path.glob(".run.*"))
+
+
+def test_a_run_that_goes_on_says_so(model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("eval-stream", *model, "--chunks", 12, "--faults", "--no-report", "--output")
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.stream.run.StreamEvaluation._self_test", interrupt)
+        ended = trtw(*words, tmp_path / "run")
+    assert ended.exit_code == 130
+    assert "continue with" in ended.stderr
+    assert "Continuing the run in this folder" in trtw(*words, tmp_path / "run").stderr
+    stdout_of(*words, tmp_path / "one")
+    found, whole = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("run", "one"))
+    assert found["lanes"][0]["tensors"] == whole["lanes"][0]["tensors"]
+    assert found["lanes"][0]["latency_ms"]["total"]["count"] == 12
+    assert len(json.loads((tmp_path / "run" / "env.json").read_text())["earlier"]) == 1
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

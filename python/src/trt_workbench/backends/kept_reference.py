@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import backend_names, load_reference, require_backend
-from trt_workbench.core.array_files import load_arrays, numpy_dtype, save_arrays
+from trt_workbench.core.array_files import load_arrays, named_below, numpy_dtype, save_arrays
 from trt_workbench.core.documents import Inside, Open, Strict, read_document, write_json
 from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
@@ -131,9 +131,7 @@ class KeptRecord(Generic[IndexT]):
         Raises:
             UsageProblem: one that is needed is not there.
         """
-        prefix = _key(part, "")
-        every = self._read(file)
-        found = {name.removeprefix(prefix): array for name, array in every.items() if name.startswith(prefix)}
+        found = named_below(self._read(file), _key(part, ""))
         if lacking := next((name for name in needed if name not in found), None):
             raise UsageProblem(
                 f"The record lacks the {what} {lacking} of the target; record it again: {self._folder / file.file}"

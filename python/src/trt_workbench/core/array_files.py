@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
@@ -18,6 +18,7 @@ from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import open_regular
 
+T = TypeVar("T")
 ARRAY_SUFFIXES = (".npy", ".npz")
 _MOST_UNPACKED = 2**30
 _CHUNK = 2**24
@@ -138,7 +139,12 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def named_below(arrays: Mapping[str, T], prefix: str) -> dict[str, T]:
+    """Return the entries whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def save_arrays(path: Path | IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays of any names and types into a `.npz` file, without pickle; `load_arrays` reads them.
 
     Types that numpy's files lack are those of `writable`. Raises OSError.

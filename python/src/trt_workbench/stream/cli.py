@@ -12,6 +12,7 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    kept_if_interrupted,
     note,
     print_line,
     print_run,
@@ -137,8 +138,9 @@ def _evaluate(
     from trt_workbench.backends.kept_reference import require_kept
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.work import continued
     from trt_workbench.stream.opening import OpenedStream
-    from trt_workbench.stream.run import StreamEvaluation
+    from trt_workbench.stream.run import PART, StreamEvaluation
 
     with OpenedStream(settings, say) as opened:
         require_kept(Path(settings.reference), output)
@@ -147,9 +149,10 @@ def _evaluate(
             say(f"Model: the embedded streaming encoder {opened.target}")
         chosen = " (chosen by auto)" if settings.backend != opened.backend else ""
         say(f"Backend: {opened.backend}{chosen}; contract: {opened.contract.name}")
-        with run_directory("eval-stream", output) as run:
+        with run_directory("eval-stream", output) as run, kept_if_interrupted(run, PART):
+            earlier = partial(continued, run, note=say, results=PART)
             with progress_bar("chunks") as start:
-                metrics = evaluation.run(run.path, start("Evaluating"))
+                metrics = evaluation.run(run.path, start("Evaluating"), earlier)
             if write:
                 write(run.path, metrics=metrics)
             facts = {"chunks": metrics.chunks, "allow_unverified": settings.allow_unverified}

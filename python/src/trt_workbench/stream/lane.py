@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.array_files import named_below
 from trt_workbench.core.compare import Difference, difference
 from trt_workbench.core.elements import equal, finite, is_finite
 from trt_workbench.stream.compare import agreement
@@ -20,6 +21,8 @@ from trt_workbench.stream.faults import Alter, StateUpdate
 from trt_workbench.stream.settings import DEVICE, FUNCTIONAL
 
 State = dict[str, NDArray[Any]]
+_TAKEN = ("_figures", "_latency", "_state", "heads", "compared", "reshaped", "broken")
+"""What a lane has that goes on from another one, by name."""
 FIGURES = ("abs_max", "rel_l2", "cosine", "equal", "finite", "changed")
 
 
@@ -74,16 +77,16 @@ class Lane:
         # filled here and now, so that the memory of the process does not grow with the chunks
         self._figures = {name: np.full((chunks, len(self.tensors)), np.nan) for name in FIGURES}
         self._latency = {part: np.full(chunks, np.nan) for part in PARTS}
-        self.heads = {name: [0, 0, 0] for name in contract.outputs if contract.outputs[name].head and name in given}
-        self.compared = dict.fromkeys(self.tensors, 0)
-        self.reshaped: dict[str, tuple[int, str]] = {}
+        self.heads: dict[str, Any] = {
+            name: [0, 0, 0] for name in contract.outputs if contract.outputs[name].head and name in given
+        }
+        self.compared: dict[str, Any] = dict.fromkeys(self.tensors, 0)
+        self.reshaped: dict[str, Any] = {}
         self._states = {pair.output for pair in contract.state}
         self.done = 0
         self.last: dict[str, NDArray[Any]] = {}
         self.unequal_chunk: int | None = None
-        self.broken: Mapping[str, NDArray[Any]] | None = (
-            None  # what the first call was fed whose outputs are not finite
-        )
+        self.broken: Mapping[str, NDArray[Any]] = {}  # what the first call was fed whose outputs are not finite
         self.paired = False
         if mode == DEVICE:
             session.reset_state()  # type: ignore[attr-defined]
@@ -127,11 +130,7 @@ class Lane:
         for part, value in zip(PARTS, (*times, sum(times)), strict=True):
             self._latency[part][self.done] = value
         self.last = outputs
-        if (
-            self.broken is None
-            and self.mode != DEVICE
-            and not all(is_finite(array).all() for array in outputs.values())
-        ):
+        if not self.broken and self.mode != DEVICE and not all(is_finite(array).all() for array in outputs.values()):
             self.broken = inputs
 
     def compare(self, expected: Mapping[str, NDArray[Any]], slices: Mapping[str, tuple[slice, ...]]) -> ChunkRecord:
@@ -171,6 +170,17 @@ class Lane:
             self.heads[name] = [sum(pair) for pair in zip(self.heads[name], counts, strict=True)]
         # NaN in the invalid part of a state, times zero, is NaN in the next chunk
         return difference(part, other), bool(is_finite(array if name in self._states else part).all())
+
+    def kept(self) -> dict[str, NDArray[Any]]:
+        """Return the state, and all that was found so far, as arrays by name; `take` goes on from them."""
+        named = ((part, name, one) for part in _TAKEN for name, one in getattr(self, part).items())
+        return {"done": np.asarray(self.done), **{f"{part}/{name}": np.asarray(one) for part, name, one in named}}
+
+    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `kept` returned of another lane of this kind, whose state is not on a device."""
+        for part in _TAKEN:
+            setattr(self, part, named_below(arrays, f"{part}/"))
+        self.done = int(arrays["done"])
 
     def check_equal(self, closed: Lane) -> None:
         """Compare the chunk that both have just run with the one through the host."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from trt_workbench.core.array_files import load_arrays, named_below, save_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import append_lines, json_values, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import part
+from trt_workbench.core.files import atomic_writer
 from trt_workbench.stream.compare import Parts
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Uncomputable
@@ -31,11 +34,18 @@ from trt_workbench.stream.paced import rounds, run_paced
 from trt_workbench.stream.paced_document import Paced
 from trt_workbench.stream.reference import StreamRecorder, contract_hash
 from trt_workbench.stream.settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
+from trt_workbench.stream.sharding import what_decides
 from trt_workbench.verify import let_through
 
 Progress = Callable[[int, int], None]
 _LINES = 64
+RECORDS: Final = "records.jsonl"
+_RAN: Final = ("precision_ran", "tensorrt", "plan_sha256")
 _FEWEST_FOR_FAULTS = 4
+PART: Final = "part"
+"""Folder of what is done, in the run directory of a comparison that has not ended."""
+_DONE: Final = f"{PART}/chunks.npz"
+_EVERY_S = 10.0  # what is done is kept so often
 
 
 class StreamEvaluation:
@@ -103,8 +113,19 @@ class StreamEvaluation:
         words = None if settings.transcribe is None else part("transcription", "speech", "--transcribe")
         self._words = words and words.Transcription(opened, self._hop_seconds)
 
-    def run(self, folder: Path, progress: Progress) -> StreamMetrics:
-        """Evaluate, and write metrics.json, records.jsonl and, if requested, the record of the reference."""
+    def run(
+        self,
+        folder: Path,
+        progress: Progress,
+        earlier: Callable[[Mapping[str, Any]], Sequence[Path]] = lambda _: (),
+    ) -> StreamMetrics:
+        """Evaluate, and write metrics.json, records.jsonl and, if requested, the record of the reference.
+
+        Args:
+            folder: an existing folder.
+            progress: called with the chunks done and their total.
+            earlier: returns the unfinished runs whose chunks are taken over, newest first, given what identifies them.
+        """
         settings, opened = self._opened.settings, self._opened
         lanes = [self._lane(precision, mode) for precision in settings.precision for mode in settings.mode]
         single = len(self.chunks) * (2 if settings.faults else 1)
@@ -115,7 +136,14 @@ class StreamEvaluation:
         facts = opened.record_facts(self.stream) if settings.record else None
         recorder = None if facts is None else StreamRecorder(folder, self.stream.signal, **facts)
         watch = Watch(len(self.chunks))
-        self._run(lanes, self.stream, folder / "records.jsonl", recorder, watch, lambda done: progress(done, total))
+        left = earlier(
+            {
+                **what_decides(settings, opened.target),
+                "input": json_values(self.stream.record, str),
+                "ran": json_values([{key: opened.record(one.session).get(key) for key in _RAN} for one in lanes], str),
+            }
+        )
+        self._run(lanes, self.stream, folder, recorder, watch, lambda done: progress(done, total), left)
         judged = [self._judged(lane) for lane in lanes]
         tested = self._self_test(lambda done: progress(len(self.chunks) + done, total)) if settings.faults else None
         paced = self._paced(lambda done: progress(single + done, total))
@@ -158,6 +186,7 @@ class StreamEvaluation:
             verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)
+        shutil.rmtree(folder / PART, ignore_errors=True)
         return metrics
 
     def _cut(self, frames: int, most: int) -> list[Chunk]:
@@ -249,16 +278,26 @@ class StreamEvaluation:
         self,
         lanes: Sequence[Lane],
         stream: StreamInput,
-        records: Path | None,
+        folder: Path | None,
         recorder: StreamRecorder | None,
         watch: Watch | None,
         progress: Callable[[int], None],
+        earlier: Sequence[Path] = (),
     ) -> None:
-        """Run every lane and the reference over the stream, chunk by chunk."""
+        """Run every lane and the reference over the stream, chunk by chunk, from where the first earlier run ended."""
         reference = self._opened.reference(self._initial())
         parts, waiting = Parts(self.contract), list[ChunkRecord]()
-        pairs = list(_device_pairs(lanes))
-        for chunk in self.chunks:
+        pairs, saved = list(_device_pairs(lanes)), time.monotonic()
+        # a state on a device cannot be read, and a record begins at the first chunk
+        keeps = folder and not (recorder or DEVICE in self._opened.settings.mode)
+        if folder and earlier:
+            arrays = load_arrays(earlier[0] / _DONE)
+            for number, lane in enumerate(lanes):
+                lane.take(named_below(arrays, f"{number}/"))
+            reference.state = named_below(arrays, "reference/")
+            lines = (earlier[0] / RECORDS).read_bytes().splitlines(keepends=True)
+            (folder / RECORDS).write_bytes(b"".join(lines[: lanes[0].done * len(lanes)]))
+        for chunk in self.chunks[lanes[0].done :]:
             values = self._values(chunk)
             begin = time.perf_counter()
             feed = self.contract.feed(chunk, stream.signal, values)
@@ -277,10 +316,23 @@ class StreamEvaluation:
                 recorder.add(expected)
             if watch:
                 watch.sample(chunk.index)
-            if len(waiting) >= _LINES or chunk is self.chunks[-1]:
-                if records:
-                    append_lines(records, waiting)
+            due = keeps and (chunk is self.chunks[-1] or time.monotonic() >= saved + _EVERY_S)
+            if due or len(waiting) >= _LINES or chunk is self.chunks[-1]:
+                if folder:
+                    append_lines(folder / RECORDS, waiting)
                 waiting.clear()
+            if folder and due:
+                with atomic_writer(folder / _DONE) as file:
+                    save_arrays(
+                        file,
+                        {
+                            f"{number}/{name}": one
+                            for number, lane in enumerate(lanes)
+                            for name, one in lane.kept().items()
+                        }
+                        | {f"reference/{name}": one for name, one in reference.state.items()},
+                    )
+                saved = time.monotonic()
             progress(chunk.index + 1)
         if recorder:
             recorder.finish()
