@@ -69,7 +69,7 @@ def torn(folder: Path) -> None:
         ("", {}),
         ("", {"quick": True}),
         ("stale", {"quick": True}),
-        ("", {"quick": True, "falling": True}),
+        ("", {"falling": True}),
         pytest.param("stale", {}, marks=pytest.mark.long),
         pytest.param("only batch 3", {}, marks=pytest.mark.long),
         pytest.param("second session", {}, marks=pytest.mark.long),
