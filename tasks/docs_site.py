@@ -3,7 +3,6 @@
 A link to a folder leads to its README.md, and one to what is outside of docs/, or to a folder without a README.md, to
 the repository. Of a block's language the marks behind it ("sh gpu"), which only tests read, are dropped. Below a
 heading such as "eval-coco: ..." a report next to the page, which the task report-pages puts there, is linked.
-Where a page names the repository by a stand-in (OWNER), the site names the repository that it is made of.
 A reader's browser asks nobody but the site: the theme would have GitHub count the repository's stars.
 """
 
@@ -20,7 +19,6 @@ _MARKS = re.compile(r"^(```\w+) [a-z -]+$", re.MULTILINE)
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Return a page's Markdown as the site needs it."""
     folder, docs = Path(page.file.abs_src_path).parent, Path(config["docs_dir"])
-    markdown = markdown.replace("OWNER/", f"{config['repo_url'].rstrip('/').split('/')[-2]}/")
     markdown = _KIND.sub(lambda heading: with_report(folder, heading), markdown)
     return _MARKS.sub(r"\1", _LINK.sub(lambda link: target(folder, link[1], docs, config["repo_url"]), markdown))
 

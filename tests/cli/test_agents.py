@@ -102,6 +102,28 @@ def test_the_action_installs_its_own_package_unless_told_otherwise(tmp_path: Pat
     assert (ROOT / "python" / "pyproject.toml").is_file()
 
 
+def test_the_guides_workflow_uses_the_action_of_a_submodule(tmp_path: Path) -> None:
+    """The command of the page adds the repository by the address of a clone; nobody types an account."""
+    page = (ROOT / "docs/guides/gate.md").read_text("utf-8")
+    git = {"HOME": str(tmp_path), "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "protocol.file.allow"}
+    environment = {**os.environ, **git, "GIT_CONFIG_VALUE_0": "always", "A": "-c user.name=a -c user.email=a@b.c"}
+    prepare = f"""
+        git init -q origin && cp {quote(str(ROOT / "action.yml"))} origin && git -C origin add action.yml
+        git -C origin $A commit -q -m 1 && git clone -q origin trt-workbench && git init -q own
+    """
+    subprocess.run([*BASH, prepare], env=environment, cwd=tmp_path, check=True)
+    (command,) = re.findall(r"`(git submodule add [^`]+)`", page)
+    subprocess.run([*BASH, command], env=environment, cwd=tmp_path / "own", check=True)
+
+    (workflow,) = re.findall(r"^```yaml\n(on:.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (job,) = yaml.safe_load(workflow)["jobs"].values()
+    checkout, _, action = job["steps"]
+    inputs = yaml.safe_load((tmp_path / "own" / action["uses"] / "action.yml").read_text("utf-8"))["inputs"]
+    assert checkout["with"] == {"submodules": True}
+    assert {name for name, one in inputs.items() if one.get("required")} <= action["with"].keys() <= inputs.keys()
+    assert not re.search(r"\b[A-Z]{4,}/", workflow)  # a stand-in
+
+
 def expressions(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """Every expression of a file with the keys that it stands below, without the numbers of lists."""
     if isinstance(value, dict):
