@@ -200,7 +200,7 @@ def test_what_is_no_picture_is_refused(coco: CocoSetup) -> None:
     for source, text in (
         (empty, "contains no images"),
         (coco.root / "a.txt", "no extension of an image or video"),
-        (coco.root / "gone.png", "no such file"),
+        (coco.root / "gone.png", "does not exist"),
     ):
         coco.assert_refused(predict(coco.model, source, "--output", coco.output), text)
     address = predict(coco.model, "http://127.0.0.1:9/v.mp4", "--output", coco.output)

@@ -169,19 +169,20 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
     if name == AUTO:
         return _first_that_serves(suffix, say or (lambda _: None))
     backend = get_backend(name)
+    if backend.file_kinds and suffix not in backend.file_kinds:
+        raise UsageProblem(
+            f"Backend {name} loads {', '.join(backend.file_kinds)} files, not {suffix or 'one without a suffix'}"
+            f"{'; leave out --backend, and one that does is chosen' if suffix in _AUTO else ''}."
+        )
     found = _asked(name)
-    if not found.ok and _has_instead(backend, suffix):
+    on_cpu = "cpu" in backend.devices or suffix not in get_backend(REFERENCE).file_kinds
+    if not found.ok and not on_cpu and availability(REFERENCE).ok:
         advice = (
             f"{found.fix} Or choose {REFERENCE}, which runs the model as exported on the CPU: --backend {REFERENCE}."
         )
         found = replace(found, fix=advice.lstrip())
     found.required(name)
     return backend
-
-
-def _has_instead(backend: Backend, suffix: str) -> bool:
-    """Say whether what this backend needs a GPU for can be done without one here."""
-    return "cpu" not in backend.devices and suffix in get_backend(REFERENCE).file_kinds and availability(REFERENCE).ok
 
 
 def check_name(name: str, also: Sequence[str] = (), *, of_models: bool = False) -> None:
@@ -277,9 +278,9 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
     if problem := checkpoint_problem(Path(f"MODEL{suffix}")):
         raise UsageProblem(problem)
     if suffix not in _AUTO:
-        kind = f"a {suffix} file" if suffix else "a file without a suffix"
         raise UsageProblem(
-            f"No backend is chosen automatically for {kind}, only for {', '.join(_AUTO)}; choose one with --backend."
+            f"Pass a {', '.join(_AUTO)} file, not {suffix or 'one without a suffix'}; for another kind of file name "
+            "its backend with --backend."
         )
     refused: dict[str, Availability] = {}
     for name in _AUTO[suffix]:

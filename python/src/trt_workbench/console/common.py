@@ -275,7 +275,12 @@ class PanelCommand(TyperCommand):
         try:
             rest = super().parse_args(ctx, _with_values(args, parameters))
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")  # which pydantic puts before typer's words
+            if found := getattr(error.__cause__, "errors", None):  # pydantic's, whose words typer repeats
+                from trt_workbench.core.documents import reason_in
+
+                details = found(include_url=False)[0]
+                given = f", not {details['input']!r:.80}"
+                error.message = reason_in(details) + ("" if details["type"] == "value_error" else given)
             raise
         except Exception as error:
             if hasattr(error, "possibilities"):  # of an unknown option; those that the line is right with

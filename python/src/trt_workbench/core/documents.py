@@ -13,13 +13,29 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
-from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import path_within, write_text
 from trt_workbench.core.input_files import open_regular, parse_json, read_text
 
 T = TypeVar("T")
 _ROWS = 4096  # of a list that are in memory as JSON at once
+_WORDS = {
+    "missing": "is missing",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "model_type"), "must be keys with values"),
+    "string_type": "must be text",
+    "path_type": "must be a path",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "literal_error": "must be {expected}",
+    "too_short": "needs {min_length} or more entries",
+}
+"""What stands for pydantic's words about an error, by its type."""
 Inside = Annotated[str, AfterValidator(lambda name: str(path_within(Path(), name)))]
 """The name of a file in the document's own folder, or below it."""
 
@@ -54,12 +70,15 @@ def key_of(details: ErrorDetails) -> str:
 
 def reason_in(details: ErrorDetails) -> str:
     """Return why pydantic refuses a value, for the middle of a sentence."""
-    if details["type"] == "too_short":
-        return f"it needs at least {counted(details['ctx']['min_length'], 'entry', 'entries')}"
-    message = (
-        "Input should be a path" if details["type"] == "path_type" else details["msg"].removeprefix("Value error, ")
-    )
+    if words := _WORDS.get(details["type"]):
+        return words.format(**details.get("ctx", {}))
+    message = details["msg"].removeprefix("Value error, ")
     return message[:1].lower() + message[1:] if details["type"] != "value_error" else message
+
+
+def refusal(details: ErrorDetails) -> str:
+    """Return what follows the name of a setting that pydantic refuses: `must be a number`, `is wrong: REASON`."""
+    return f"{'' if details['type'] in _WORDS else 'is wrong: '}{reason_in(details)}"
 
 
 def read_document(path: Path, kind: type[T], advice: str = "") -> T:
@@ -164,7 +183,7 @@ def _reading(path: Path) -> Iterator[None]:
         if path.is_file():
             raise UsageProblem(f"{path.name} cannot be read ({error.strerror}): {path}") from error
         raise UsageProblem(
-            f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
+            f"The folder is no finished run directory: {path.name} cannot be read ({error.strerror}): {path.parent}"
         ) from error
 
 

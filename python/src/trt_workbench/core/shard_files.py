@@ -18,6 +18,7 @@ from trt_workbench.core.artefacts import RunDocument, read_environment, run_docu
 from trt_workbench.core.counts import counted, plural
 from trt_workbench.core.documents import Inside, Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_there
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.work import first_difference
@@ -295,6 +296,7 @@ def _directories(places: Sequence[Path]) -> list[Path]:
     """Return the run directories of shards that are meant by some folders: these, or those in them."""
     found = []
     for place in places:
+        require_there("folder of shards", place)
         inside = [place] if (place / SHARD).exists() or (place / "run.json").exists() else list(_within(place))
         if not inside:
             raise UsageProblem(f"There is no shard in this folder; make one with --shard I/N --output DIR: {place}")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trt_workbench.core.documents import reason_in
+from trt_workbench.core.documents import reason_in, refusal
 from trt_workbench.core.errors import UsageProblem, allowed
 
 Location = tuple[int | str, ...]
@@ -93,11 +93,11 @@ def _explain(
         return UsageProblem(f"The {noun} contradict each other: {reason_in(details)}{f': {file}' if file else ''}")
     name = ".".join(map(str, location))
     if option := options.get(str(location[0])):
-        return UsageProblem(f"{option}: {reason_in(details)}.")
+        return UsageProblem(f"{option} {refusal(details)}.")
     line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
     where = f": {file}{f':{line}' if line else ''}" if file else ""
     if details["type"] != "extra_forbidden":
-        return UsageProblem(f"The setting {name} is wrong: {reason_in(details)}{where}")
+        return UsageProblem(f"The setting {name} {refusal(details)}{where}")
     known = _known_keys(model, location[:-1])
     near = difflib.get_close_matches(str(location[-1]), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"

@@ -12,7 +12,7 @@ from trt_workbench.backends.registry import check_backend_options, check_builds,
 from trt_workbench.core.array_files import is_array
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
-from trt_workbench.core.files import require_file
+from trt_workbench.core.files import require_file, require_there
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
@@ -194,8 +194,7 @@ def _subject(
     if settings.calibration_annotations is not None:
         if calibration.calibration is None:
             raise UsageProblem("--calibration-annotations needs --calibration, the folder of their images.")
-        if not settings.calibration_annotations.exists():
-            raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
+        require_there("annotation file of the calibration data", settings.calibration_annotations)
     if spoken := _spoken(model, settings, calibration):
         return spoken
     if settings.data is None and settings.split is not None:
@@ -208,8 +207,7 @@ def _subject(
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
         raise UsageProblem("--annotations needs --data, the folder of their images.")
-    if not settings.data.exists():
-        raise UsageProblem(f"The data to score (--data) do not exist: {settings.data}")
+    require_there("folder or file of --data", settings.data)
     place = None if own else _data_set(model, settings.data, settings, calibration)
     if place and place.words:
         note(f"Data: {place.words}")

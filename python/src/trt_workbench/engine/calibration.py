@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, is_array, load_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_there
 from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
 from trt_workbench.core.image_files import IMAGE_SUFFIXES, is_image
 from trt_workbench.core.input_files import files_below
@@ -51,8 +52,7 @@ def calibration_files(data: Path) -> list[Path]:
     Raises:
         UsageProblem: there are none, or arrays and images lie in one folder.
     """
-    if not data.exists():
-        raise UsageProblem(f"The calibration data does not exist: {data}")
+    require_there("calibration data", data)
     if data.is_file():
         return [data]
     found = sorted(files_below(data))

@@ -19,6 +19,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.directory import destination_of
 from trt_workbench.core.documents import json_values, read_lines
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.interruptible import deferred_interrupts
@@ -354,11 +355,10 @@ def _of_prompts(
 
 
 def _read_text(path: Path) -> str:
+    require_file("text file", path)
     try:
         text = read_text(path)
-    except FileNotFoundError as error:
-        raise UsageProblem(f"The text file does not exist: {path}") from error
-    except (UnicodeDecodeError, IsADirectoryError) as error:
+    except UnicodeDecodeError as error:
         raise UsageProblem(f"The text is not a file of UTF-8 text ({error}): {path}") from error
     if not text.strip():
         raise UsageProblem(f"The text is empty: {path}")

@@ -131,7 +131,8 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
     if not folder.is_dir():
         raise UsageProblem(
             "A model is a local folder; no model is downloaded by name. For a model from a hub, run `hf download "
-            f"NAME --local-dir DIR` and pass that folder. The folder does not exist: {folder}"
+            "NAME --local-dir DIR` and pass that folder. "
+            f"{'This is a file' if folder.exists() else 'The folder does not exist'}: {folder}"
         )
     config = _read_json(
         folder / "config.json", "The folder is not a model in Hugging Face's format: it lacks config.json"

@@ -10,7 +10,6 @@ from typing import Any
 
 from trt_workbench.backends.profiling import Side
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
-from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.core.directory import RunDirectory, run_directory
 from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import DeviceFailure, UsageProblem, WorkbenchError
@@ -138,15 +137,7 @@ def _workload(
     request: ProfileRequest, path: Path, precision: str, backend: str, say: Callable[[str], None] | None = None
 ) -> Workload:
     require_file("engine or model", path)
-    if path.suffix in PLAN_SUFFIXES:
-        backend = TrtBackend.name if backend == AUTO else backend
-        if not get_backend(backend).plans:
-            raise UsageProblem(f"A plan runs on the backend trt, not on {backend}: {path}")
     serving = require_backend(backend, path.suffix, say)
-    if path.suffix not in serving.file_kinds:
-        raise UsageProblem(
-            f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
-        )
     serving.check_precision(precision)
     if request.profile is not None and not serving.plans:
         raise UsageProblem(
@@ -174,8 +165,7 @@ def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide |
     if path.is_dir():
         return earlier_run(path)
     if path.is_file():
-        is_plan = path.suffix in PLAN_SUFFIXES
-        return _workload(request, path, request.precision, AUTO if is_plan else work.backend)
+        return _workload(request, path, request.precision, AUTO if path.suffix in PLAN_SUFFIXES else work.backend)
     if _PRECISION.fullmatch(request.against) and work.path.suffix == ".onnx":
         return _workload(request, request.target, request.against, work.backend)
     raise UsageProblem(

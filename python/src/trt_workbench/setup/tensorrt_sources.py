@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_there
 from trt_workbench.engine.tensorrt import find_library
 
 # Below the folder that the user names: tar archives, Debian's multiarch folders, NGC containers, conda-forge.
@@ -70,8 +71,7 @@ def require_source(folder: Path) -> Source:
     Raises:
         UsageProblem: there is no libnvinfer in any known layout.
     """
-    if not folder.is_dir():
-        raise UsageProblem(f"The folder does not exist: {folder}")
+    require_there("folder", folder)
     if found := source_in(folder):
         return found
     places = ", ".join(place or "." for place in _LIBRARY_FOLDERS)

@@ -355,8 +355,9 @@ def names_of(models: Sequence[Path]) -> dict[str, Path]:
     """Return the models by short names that differ. Raises UsageProblem where a model is missing or named twice."""
     found: dict[str, Path] = {}
     for model in models:
-        if not model.is_file() or model.suffix != ".onnx":
-            raise UsageProblem(f"An upgrade is tried on ONNX files, which this is not: {model}")
+        if model.suffix != ".onnx":
+            raise UsageProblem(f"upgrade takes ONNX files, NAME.onnx, not this one: {model}")
+        Model.open(model)  # what is wrong with a file is said before a stack starts
         if model.resolve() in {one.resolve() for one in found.values()}:
             raise UsageProblem(f"The model is named twice: {model}")
         name, number = model.stem, 2

@@ -12,6 +12,7 @@ import numpy as np
 
 from trt_workbench.backends.images import Pixels
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_there
 from trt_workbench.core.image_files import IMAGE_SUFFIXES, images_below, is_image
 from trt_workbench.core.input_files import open_regular
 from trt_workbench.vision.decode import read_image
@@ -115,6 +116,7 @@ def find_sources(given: Sequence[Path]) -> Sources:
     """
     files: list[Path] = []
     for path in given:
+        require_there("file or folder", path)
         if path.is_dir():
             inside = sorted(entry for entry in path.iterdir() if is_image(entry.name, VIDEOS) and not entry.is_dir())
             if not inside:
@@ -122,8 +124,6 @@ def find_sources(given: Sequence[Path]) -> Sources:
                 below = f"; pass a folder below it that does, such as {deeper.parent}" if deeper else ""
                 raise UsageProblem(f"The folder contains no images or videos ({_known()}){below}: {path}")
             files += inside
-        elif not path.exists():
-            raise UsageProblem(f"There is no such file or folder: {path}")
         elif path.suffix.lower() not in IMAGE_SUFFIXES | VIDEOS:
             raise UsageProblem(f"The file name has no extension of an image or video ({_known()}): {path}")
         else:

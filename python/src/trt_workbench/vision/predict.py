@@ -14,6 +14,7 @@ from typing import Any
 
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import append_lines
+from trt_workbench.core.files import require_file
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.detector import Detector, Note
@@ -56,6 +57,7 @@ class Predictor(AbstractContextManager["Predictor"]):
             DeviceFailure: the device failed while loading the model.
         """
         self.request = request
+        require_file("model file", request.model)
         backend = require_backend(request.backend, request.model.suffix, note)
         self._sources: Sources = find_sources(request.sources)
         self.total = min(self._sources.count, request.limit or self._sources.count)
