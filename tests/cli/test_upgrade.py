@@ -82,7 +82,8 @@ def test_what_a_new_stack_breaks_is_found_and_reduced(stacks: Path, models: Path
     assert "lacks the operator" in erf["after"]["reason"]
     page = (run / "report.html").read_text()
     assert "Not safe: 2 of 3 models" in page
-    assert "Sigmoid gate" in page
+    assert page.count("Smallest wrong part: Sigmoid gate") == 1  # in the answer alone
+    assert "gate: wrong</h2>" not in page
     assert ">None<" not in page
     assert "ms before" not in page  # nothing was timed
 

@@ -210,7 +210,10 @@ def test_of_what_was_killed_nothing_is_known_and_it_is_done_again(code: int, com
     ending(commands, 2, lambda *_: Ended(code, "", "Killed"))
     result = trtw("upgrade", *WORDS, "--output", "run")
     assert result.exit_code == 3
-    assert "The first, first: the process was killed by SIGKILL, probably because memory ran out." in result.stderr
+    assert (
+        "The first that was not run, first: the process was killed by SIGKILL, probably because memory ran out."
+        in result.stderr
+    )
     done = len(commands.outputs)
     stdout_of("upgrade", *WORDS, "--output", "run")
     assert {place[1] for place in commands.outputs[done:]} == {"first"}

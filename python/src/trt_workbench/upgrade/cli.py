@@ -49,7 +49,7 @@ def upgrade(
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.work import continued
     from trt_workbench.upgrade.document import FAILED, FILE
-    from trt_workbench.upgrade.report import headline, read, sentence
+    from trt_workbench.upgrade.report import read, sentence
     from trt_workbench.upgrade.run import upgrade as compare_stacks
 
     ended = False
@@ -72,10 +72,10 @@ def upgrade(
         raise interrupted(directory)
     if failed := [one for one in found.models if one.outcome in FAILED]:
         lost = [one for one in failed if one.outcome == "not run"]
-        first = (lost or failed)[0]
         raise (ComponentMissing if lost else CheckFailed)(
-            f"{headline(found)} The first, {first.name}: {sentence(first).rstrip('.')}. Full report: "
-            f"{directory / 'report.html'}"
+            f"Not safe: {', '.join(one.name for one in failed)}. "
+            + "".join(f"The first that was not run, {one.name}: {sentence(one).rstrip('.')}. " for one in lost[:1])
+            + f"Full report: {directory / 'report.html'}"
         )
     drawing.end()
 
@@ -84,7 +84,7 @@ def _show(found: Upgrade, directory: Path) -> None:
 
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
-    from trt_workbench.upgrade.report import headline, named, parts, ratio
+    from trt_workbench.upgrade.report import headline, named, parts, ratio, sentence
 
     console = stdout_console(quiet=False)
     line = partial(print_line, console)
@@ -96,7 +96,7 @@ def _show(found: Upgrade, directory: Path) -> None:
             one.before.word,
             one.after.word if one.after else "-",
             ratio(one.timed),
-            one.reasons[0] if one.reasons and one.outcome != "safe" else "",
+            sentence(one),
         )
         for one in found.models
     )

@@ -34,6 +34,7 @@ def view(found: Upgrade, directory: Path) -> dict[str, Any]:
         "found": found,
         "versions": _versions(sides),
         "sides": [named(side) for side in sides],
+        "besides": {one.name: [text for text in one.reasons if text not in sentence(one)] for one in found.models},
         "ratio": ratio,
         "builds": builds_of(directory),
         "parts": parts(directory, found),
