@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -93,6 +94,16 @@ def test_a_picture_shows_what_was_found(model: Any, image: Path, tmp_path: Path)
     assert found[-1].name == found.names[-1]
     with refused(UsageProblem):
         found.save(tmp_path / "picture.docx")
+    shown: list[Any] = []
+    with patch.object(Image.Image, "show", lambda of: shown.append(np.asarray(of))):
+        found.show()
+    assert (shown[0] == found.picture()[..., ::-1]).all()  # red is red
+
+
+def test_progress_is_a_function() -> None:
+    wrong: Any = True  # as tqdm and ultralytics take it
+    with refused(UsageProblem):
+        tw.evaluate(limit=2, progress=wrong)
 
 
 def test_an_image_of_pillow_is_one(model: Any, image: Path) -> None:

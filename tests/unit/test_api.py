@@ -339,7 +339,9 @@ def dashed(name: str) -> str:
 
 def test_help_names_keywords() -> None:
     for name in ("load", *TAKES):
-        assert re.findall(r"(?<!`)--[a-z]\S*", getattr(tw, name).__doc__.replace("eval-stream --transcribe", "")) == []
+        shown = getattr(tw, name).__doc__
+        assert re.findall(r"(?<!`)--[a-z]\S*", shown.replace("eval-stream --transcribe", "")) == []
+        assert not re.search("repeatable|comma-separated", shown)  # words of a command line
 
 
 def test_the_value_of_an_option_is_that_of_its_keyword() -> None:

@@ -16,6 +16,7 @@ from trt_workbench.console.keywords import described
 from trt_workbench.console.progress import Listener, pulse
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide import cli as _decide
 from trt_workbench.decide.document import Decision
 from trt_workbench.evaluate import cli as _evaluate
@@ -106,5 +107,7 @@ def _reads(name: str, kind: type[T]) -> Callable[[Path], T]:
 
 def _call(name: str, progress: Listener | None, read: Callable[[Path], T], place: Any, **given: Any) -> Finished[T]:
     command, without = TAKES[name]
+    if progress is not None and not callable(progress):
+        raise UsageProblem(f"progress is a function that is called with a line, such as print, not {progress!r:.80}.")
     with pulse(progress) if progress else nullcontext():
         return call_command(command, read, *(() if place is None else (place,)), without=without, **given)

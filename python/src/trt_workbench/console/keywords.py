@@ -68,7 +68,16 @@ def described(function: Callable[..., Any], takes: Callable[..., Any], without: 
     named = [one for one in keywords(takes, without) if not one.positional]
     hints = [kinds(one.name, kinds.KEYWORD_ONLY, default=one.default, annotation=_bare(one.hint)) for one in named]
     vars(function)["__signature__"] = shown.replace(parameters=[*places, *hints])
-    lines = "\n".join(f"    {one.name}: {worded(one.help, takes)}" for one in named)
+    # the command line repeats, or separates by commas, what Python has in a dict or a list
+    lines = "\n".join(
+        f"    {one.name}: "
+        + re.sub(
+            "repeatable|comma-separated",
+            "as a dict" if "Mapping" in str(one.hint) else "as a list",
+            worded(one.help, takes),
+        )
+        for one in named
+    )
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n{lines}"
 
 
@@ -171,7 +180,7 @@ def checked(hint: Any, value: Any, name: str) -> Any:
         return Path(value)
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-    from trt_workbench.core.documents import reason_in
+    from trt_workbench.core.documents import refusal
 
     try:
         found = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
@@ -179,8 +188,8 @@ def checked(hint: Any, value: Any, name: str) -> Any:
         numbers = value if isinstance(value, list | tuple) else [value]
         if said and numbers and all(type(one) in (str, int, float) for one in numbers):  # imgsz=640, classes=[0]
             return checked(hint, [str(one) for one in numbers], name)
-        reason = reason_in(error.errors(include_url=False)[0])
-        raise UsageProblem(f"The setting {name} is wrong: {reason}, not {value!r:.80}.") from error
+        reason = refusal(error.errors(include_url=False)[0])
+        raise UsageProblem(f"The setting {name} {reason}, not {value!r:.80}.") from error
     parts = found.values() if isinstance(found, Mapping) else found if isinstance(found, list | tuple) else [found]
     if wrong := [one for one in parts if isinstance(one, int | float) and allowed(one)]:
         raise UsageProblem(f"The setting {name} must be {allowed(wrong[0])}, not {wrong[0]}.")

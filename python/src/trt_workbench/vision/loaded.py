@@ -101,6 +101,12 @@ class FoundObjects:
         """Write the picture to a file, whose suffix says how. Raises UsageProblem if it cannot be written so."""
         write_bytes(Path(place), _encoded(Path(place).suffix, self.picture()), over=anything)
 
+    def show(self) -> None:
+        """Open the picture in this machine's viewer of images. Raises UsageProblem as `picture`."""
+        from PIL import Image
+
+        Image.fromarray(self.picture()[..., ::-1]).show()
+
     def _repr_png_(self) -> bytes:
         """Return what a notebook shows."""
         return _encoded(".png", self.picture())
