@@ -70,7 +70,7 @@ def _accuracy(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float,
     elif keeps == "not shown" and score.loss_ci95:
         needed = units_to_settle(score.loss, score.loss_ci95, score.loss_sd, samples, max_loss)
         needed = needed and max(_round_up(needed), samples + 1)
-        said += f"; {counted(samples, unit.removesuffix('s'))} cannot show it"
+        said += f"; {counted(samples, unit.removesuffix('s'))} cannot settle it"
         said += f", about {needed:,} would" if needed else ""
     return PrecisionAccuracy(
         precision=row.precision,
