@@ -160,11 +160,13 @@ def test_limit_and_imgsz(coco: Any) -> None:
 
 def test_absent_images_can_be_left_out(coco: Any) -> None:
     (coco.images / "2.png").unlink()
-    result = coco.invoke("--no-report", "--json", "--allow-missing")
+    result = coco.invoke("--no-report", "--json")
     metrics = json.loads(result.stdout)
     assert metrics["images"] == 3
     assert metrics["dataset"]["missing"] == ["2.png"]
-    assert "Skipped 1 missing image" in result.stderr
+    assert "Left out: 1 image of the annotations that --data does not have (2.png). The score is of 3 images" in (
+        " ".join(result.stderr.split())
+    )
 
 
 def test_images_of_another_size_than_annotated_are_noted(coco: Any) -> None:

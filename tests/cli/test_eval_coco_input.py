@@ -18,7 +18,7 @@ def test_missing_images(coco: Any) -> None:
     (coco.images / "2.png").unlink()
     (coco.images / "4.png").unlink()
     texts = ("missing (2 of 4", "2.png, 4.png", "--allow-missing", str(coco.images))
-    coco.assert_refused(coco.invoke(), *texts)
+    coco.assert_refused(coco.invoke("--no-allow-missing"), *texts)
 
 
 @pytest.mark.parametrize(

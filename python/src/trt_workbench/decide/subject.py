@@ -10,7 +10,6 @@ from typing import Any
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import check_backend_options, check_builds, check_name, default_backends
 from trt_workbench.core.array_files import is_array
-from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.files import require_file, require_there
 from trt_workbench.core.hashing import hash_arrays, hash_file
@@ -227,7 +226,7 @@ def _subject(
     family.preparation()  # what nobody says is refused before anything is made
     listed = read_dataset(place.images, place.annotations, split=place.split, allow_missing=True)
     if listed.missing:
-        note(f"Left out: {counted(len(listed.missing), 'image')} of the annotations that --data does not have.")
+        note(listed.left_out)
     check_annotations(listed)
     class_lines(calibration.classes, listed.categories)
     if (search := SearchSettings(annotations=settings.calibration_annotations)).annotations:

@@ -64,7 +64,8 @@ class ScorePart(_Part):
         """Settings of the command by name."""
         given = super().settings
         alone = {"precisions": ("fp32",), "repetitions": 0, "search": False, "max_loss": self.max_loss}
-        return {**alone, **given} if "score" in given else given
+        # a gate does not pass by the images that happen to be there
+        return {**(alone if "score" in given else {"allow_missing": False}), **given}
 
     def margins(self, figures: Mapping[str, float], main: str, words: str) -> tuple[str, bool]:
         """Return figures with their distances from the limits, a clause each, and whether all are within.

@@ -118,6 +118,15 @@ class CocoDataset:
     of_images: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def left_out(self) -> str:
+        """Say which images are missing, and what to do about it."""
+        return (
+            f"Left out: {counted(len(self.missing), 'image')} of the annotations that --data does not have "
+            f"({some(self.missing, NAMES_SHOWN)}). The score is of {counted(len(self.images), 'image')}; to score all, "
+            "pass the folder that has them."
+        )
+
     def path(self, image: ImageEntry) -> Path:
         """Return the path of an image file."""
         return self.folder / image.file_name
@@ -286,12 +295,10 @@ def _find(
         else:
             missing.append(image.file_name)
     if missing and (not allow_missing or not present):
-        names = some(missing, NAMES_SHOWN)
-        count = len(present) + len(missing)
-        fix = "--allow-missing skips them" if present else "is it the right folder?"
-        case = other_case(folder / missing[0])
+        fix = "--allow-missing leaves them out" if present else "is it the right folder?"
         raise UsageProblem(
-            f"Images that the annotations list are missing ({len(missing)} of {count}: {names}{case}); {fix}: {folder}"
+            f"Images that the annotations list are missing ({len(missing)} of {len(present) + len(missing)}: "
+            f"{some(missing, NAMES_SHOWN)}{other_case(folder / missing[0])}); {fix}: {folder}"
         )
     return tuple(sorted(present, key=lambda image: image.id)), tuple(missing)
 

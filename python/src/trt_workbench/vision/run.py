@@ -307,7 +307,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"{self.request.threshold:g} are of boxes from {self.request.conf:g} on."
             )
         if self.dataset.missing:
-            notes.append(f"Skipped {counted(len(self.dataset.missing), 'missing image')}.")
+            notes.append(self.dataset.left_out)
         notes += self.task.notes(self.detector.family, self.dataset.truth)
         return notes + self._of_dataset + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
 

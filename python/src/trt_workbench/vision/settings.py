@@ -117,7 +117,9 @@ class CocoSettings(DetectorSettings):
         int | None, Setting("Concurrent inferences; by default one per CPU on ort-cpu, else 1.", _SPEED, min=1)
     ] = None
     classes: Annotated[str | None, CLASSES] = None
-    allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False
+    allow_missing: Annotated[bool, Setting("Leave out images that are listed but missing, or refuse them.", MORE)] = (
+        True
+    )
     threshold: Annotated[
         float,
         Setting(
