@@ -375,7 +375,9 @@ def test_samples_of_which_none_differs_certify_little() -> None:
     assert same.score is not None
     same = same.model_copy(update={"score": same.score.model_copy(update={"alike": True, "loss_sd": 0.0})})
     held(recommendation([BASE, same], task(), 0.005, 80).doubts[0])
-    assert recommendation([BASE, same], task(), 0.005, 1).doubts[0].endswith("1 image cannot settle it, about 30 would.")
+    assert (
+        recommendation([BASE, same], task(), 0.005, 1).doubts[0].endswith("1 image cannot settle it, about 30 would.")
+    )
 
 
 def test_without_a_baseline_nothing_is_recommended() -> None:

@@ -44,11 +44,11 @@ DAMAGE = [
     (b"[]", r"damaged \("),
     (b'{"schema_version": 2, "other": 1}', "has schema version 2, which this release does not read"),
     (b'{"schema_version": null, "count": 1}', "has schema version None"),
-    (b"{}", r"damaged at count \(field required\)"),
-    (b'{"count": "many"}', r"damaged at count \(input should be a valid integer"),
+    (b"{}", r"damaged at count \(is missing\)"),
+    (b'{"count": "many"}', r"damaged at count \(must be a whole number"),
     (b'{"count": 1e300}', "damaged at count"),
     (b'{"count": 1, "cuont": 1}', r"damaged at cuont \(extra inputs"),
-    (b'{"count": 1, "parts": [{"name": "a"}, {}]}', r"damaged at parts\.1\.name \(field required\)"),
+    (b'{"count": 1, "parts": [{"name": "a"}, {}]}', r"damaged at parts\.1\.name \(is missing\)"),
     (b'{"count": 1, "facts": {}}', r"damaged at facts \(it lacks seed\)"),
 ]
 

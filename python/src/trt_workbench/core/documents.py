@@ -32,7 +32,7 @@ _WORDS = {
     "greater_than_equal": "must be at least {ge:g}",
     "less_than": "must be below {lt:g}",
     "less_than_equal": "must be at most {le:g}",
-    "literal_error": "must be {expected}",
+    **dict.fromkeys(("literal_error", "enum"), "must be {expected}"),
     "too_short": "needs {min_length} or more entries",
 }
 """What stands for pydantic's words about an error, by its type."""

@@ -15,6 +15,7 @@ from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.layers import time_layers
+from trt_workbench.core.documents import key_of, refusal
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import parse
 from trt_workbench.engine.builder import build, prepare_build
@@ -113,9 +114,8 @@ def _choice(given: Mapping[str, Any]) -> RunnerChoice:
         return RunnerChoice.model_validate(given)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
-        name, reason = ".".join(map(str, details["loc"])), details["msg"]
         raise UsageProblem(
-            f"Option {name} of backend trt is wrong ({reason[0].lower()}{reason[1:]}): {details['input']!r}."
+            f"Option {key_of(details)} of backend trt {refusal(details)}, not {details['input']!r}."
         ) from error
 
 
