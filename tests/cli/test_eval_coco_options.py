@@ -127,7 +127,7 @@ def test_a_plan_is_for_tensorrt(coco: Any, backend: str) -> None:
 
 def test_a_plan_is_not_for_onnx_runtime(coco: Any) -> None:
     moved = dataclasses.replace(coco, model=coco.model.with_suffix(".plan"))
-    coco.assert_refused(moved.invoke("--backend", "ort-cpu"), "loads only .onnx files", str(moved.model))
+    coco.assert_refused(moved.invoke("--backend", "ort-cpu"), "loads .onnx files, not .plan; leave out --backend")
 
 
 def test_images_are_letterboxed_on_the_device_where_the_session_offers_it(
