@@ -74,7 +74,7 @@ def evaluate(
     workers: int | None = None,
     concurrency: int | None = None,
     classes: str | None = None,
-    allow_missing: bool = False,
+    allow_missing: bool = True,
     threshold: float = 0.25,
     seed: int = 0,
     gpus: Sequence[int] | None = None,
