@@ -76,8 +76,14 @@ def test_what_is_long_runs_alone_and_in_all_of_them(tmp_path: Path) -> None:
     # CI runs the contributor's command, and what it leaves out
     assert re.findall(r"newest. tasks/run (test(?:-all)?\b.*)\)", (ROOT / ".ci/run").read_text()) == [
         "test",
-        "test-all --long",
+        'test-all --long "${with_long[@]}"',
     ]
+    others = [
+        path
+        for path in ROOT.joinpath("tests").rglob("*.py")
+        if re.search(r"(?<!pytest\.)mark\.long", path.read_text("utf-8"))
+    ]
+    assert others == []  # CI finds the files by the words `pytest.mark.long`
 
 
 def commands_run(source: str) -> Iterator[str]:

@@ -45,14 +45,6 @@ def test_what_only_tests_read_is_dropped() -> None:
     assert text == "```sh\ntrtw\n```\n[a](decide.md#time)\n[b](https://b.org)\n"
 
 
-def test_the_site_names_its_own_repository() -> None:
-    folder = DOCS / "guides"
-    page = type("Page", (), {"file": type("File", (), {"abs_src_path": str(folder / "gate.md")})})
-    config = {"docs_dir": str(DOCS), "repo_url": "https://host.example/somebody/trt-workbench/"}
-    text = docs_site.on_page_markdown((folder / "gate.md").read_text(encoding="utf-8"), page, config)
-    assert "- uses: somebody/trt-workbench@v" in text
-
-
 def test_a_report_next_to_its_heading_is_linked(tmp_path: Path) -> None:
     (tmp_path / "gate.html").touch()
     page = type("Page", (), {"file": type("File", (), {"abs_src_path": str(tmp_path / "README.md")})})
