@@ -208,3 +208,24 @@ def test_an_environment_that_should_hold_a_package_is_made_again(started_by: Cal
     started_by("tasks/run", "default")
     assert "tmp/venvs/default" in launcher.package("onnxruntime")
     assert "tmp/venvs/default" in launcher.repair("Use pip.")
+
+
+@pytest.mark.parametrize(
+    ("start", "words", "said"),
+    [
+        ("pixi", ["/bin/trtw", "verify", "m.onnx"], "pixi run -e gpu trtw verify m.onnx --output 'r d'"),
+        ("tasks/run", ["/bin/eval-coco", "-o", "r"], "tasks/run -e gpu eval-coco -o r"),
+        ("pip", ["/bin/trtw", "verify", "m n.onnx"], "trtw verify 'm n.onnx' --output 'r d'"),
+        ("pip", ["/x/trt_workbench/__main__.py", "verify", "m", "--output=r"], "trtw verify m --output=r"),
+        ("pip", ["/x/other/__main__.py", "verify", "m", "--output=r"], "… --output 'r d'"),
+    ],
+)
+def test_the_command_that_goes_on_is_one_of_the_user(
+    started_by: Callable[..., None], monkeypatch: pytest.MonkeyPatch, start: str, words: list[str], said: str
+) -> None:
+    if start == "pip":
+        monkeypatch.delenv("PIXI_ENVIRONMENT_NAME", raising=False)
+        monkeypatch.setattr("sys.argv", words)
+    else:
+        started_by(start, "gpu", *words)
+    assert launcher.continuing(Path("r d")) == f"`{said}`"

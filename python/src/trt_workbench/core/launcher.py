@@ -147,14 +147,17 @@ def card_environment() -> str | None:
 
 def this_command() -> str:
     """Return the command line of this process as a task and its arguments."""
-    program = Path(sys.argv[0]).name
+    place = Path(sys.argv[0])
+    program = "trtw" if place.parts[-2:] == ("trt_workbench", "__main__.py") else place.name
     return shlex.join([program, *sys.argv[1:]]) if program in _SCRIPTS else _UNKNOWN
 
 
 def continuing(directory: Path) -> str:
     """Return the command line, in backquotes, that goes on with the unfinished run of this command in a directory."""
-    command = this_command()
+    command, started = this_command(), launcher()
     named = command != _UNKNOWN and any(word.startswith(("-o", "--output")) for word in sys.argv)
+    if started.environment and command != _UNKNOWN:
+        command = started.in_environment(started.environment, command)
     return f"`{command}{'' if named else f' --output {shlex.quote(str(directory))}'}`"
 
 
