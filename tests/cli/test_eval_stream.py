@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import wave
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +217,45 @@ def test_a_run_that_goes_on_says_so(model: list[str], tmp_path: Path, monkeypatc
     assert found["lanes"][0]["tensors"] == whole["lanes"][0]["tensors"]
     assert found["lanes"][0]["latency_ms"]["total"]["count"] == 12
     assert len(json.loads((tmp_path / "run" / "env.json").read_text())["earlier"]) == 1
+
+
+def lost(folder: Path, name: str) -> None:
+    """Leave the first lines or bytes of a file, as a machine may that lost its power."""
+    file = folder / name
+    file.write_bytes(file.read_bytes()[:600] if name.endswith("npz") else file.read_bytes().splitlines(True)[0])
+
+
+def another(folder: Path, _: str) -> None:
+    np.savez(folder / "part" / "chunks.npz", other=np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"), [(lost, "records.jsonl"), (lost, "part/chunks.npz"), (another, "part/chunks.npz")]
+)
+def test_a_damaged_run_that_would_be_continued_is_named_with_what_to_do(
+    model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path, str], None], name: str
+) -> None:
+    words = ("eval-stream", *model, "--chunks", 12, "--faults", "--no-report", "--output", tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.stream.run.StreamEvaluation._self_test", interrupt)
+        assert trtw(*words).exit_code == 130
+    damage(tmp_path / "run", name)
+    again = trtw(*words)
+    assert again.exit_code == 2, again.output
+    assert f"The unfinished run is damaged; remove {tmp_path / 'run'}" in again.stderr
+
+
+def test_a_run_that_was_killed_while_it_first_kept_its_chunks_begins_again(
+    model: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("eval-stream", *model, "--chunks", 12, "--no-report", "--output", tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.stream.run.save_arrays", interrupt)
+        assert "continue with" not in trtw(*words).stderr
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # what a process that is killed leaves
+        assert trtw(*words).exit_code == 130
+    assert list(tmp_path.glob(".run.*/part"))
+    assert trtw(*words).exit_code == 0
 
 
 def interrupt(*_: object) -> None:

@@ -1,5 +1,6 @@
 """`trtw verify` as a program: exit codes, its page, its run in the overview."""
 
+import errno
 import json
 import os
 import re
@@ -334,6 +335,64 @@ def test_a_run_of_something_else_is_not_continued(
     again = trtw(*words)
     assert again.exit_code == 0
     held(re.sub("'[0-9a-f]{12}.*?' (there|here)", r"'HASH' \1", again.stderr))
+
+
+def spoiled(lines: list[str]) -> str:
+    """Return lines of another run, which has more shapes."""
+    return "".join(lines * 3)
+
+
+DAMAGE: list[Callable[[list[str]], str]] = [
+    spoiled,
+    lambda lines: "".join(line.replace('"sizes_seed"', '"size"') for line in lines),
+    lambda lines: "\n".join(["{}"] * len(lines)) + "\n",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_run_that_would_be_continued_is_named_with_what_to_do(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[list[str]], str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["verify", model, "--backend", "faulty", "--dim", "batch=1:2:6", "--output", run]
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.verify.run._Run.ways", interrupt)
+        assert trtw(*words).exit_code == 130
+    (run / "records.jsonl").write_text(damage((run / "records.jsonl").read_text().splitlines(keepends=True)))
+    again = trtw(*words)
+    assert again.exit_code == 2, again.output
+    assert f"The unfinished run is damaged; remove {run}" in again.stderr
+
+
+def test_a_run_that_fails_is_kept_and_continued(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["verify", model, "--backend", "faulty", "--dim", "batch=1:2:6", "--output", tmp_path / "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.verify.run._Run.ways", full)
+        failed = trtw(*words)
+    assert failed.exit_code == 2
+    assert "No space left on device; make room" in failed.stderr
+    assert f"The measurements are kept: {tmp_path / 'run'}" in failed.stderr
+    again = trtw(*words)
+    assert again.exit_code == 0
+    assert "Continuing the run in this folder" in again.stderr
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_interrupted_before_it_adds_anything_a_run_says_that_what_is_there_is_kept(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["verify", model, "--backend", "faulty", "--dim", "batch=1:2:6", "--output", tmp_path / "run"]
+    for place in ("trt_workbench.verify.run._Run.ways", "trt_workbench.verify.run.Opened"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, interrupt)
+            ended = trtw(*words)
+        assert ended.exit_code == 130
+    assert f"Interrupted. What the unfinished run has is kept: {tmp_path / 'run'}" in ended.stderr
+    assert "nothing was kept" not in ended.stderr
+    assert trtw(*words).exit_code == 0
 
 
 def interrupt(*_: object) -> None:

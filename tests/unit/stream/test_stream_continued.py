@@ -13,7 +13,7 @@ from tests.unit.stream.evaluation import settings
 from trt_workbench.core.documents import json_values
 from trt_workbench.stream import run as running
 from trt_workbench.stream.opening import OpenedStream
-from trt_workbench.stream.run import PART, StreamEvaluation
+from trt_workbench.stream.run import DONE, StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings
 
 TIMES = ("latency_ms", "first_call_ms", "resident", "provenance")
@@ -54,7 +54,7 @@ def test_killed_after_any_chunk_and_continued_it_finds_what_one_run_finds(
     monkeypatch.setattr(running, "_LINES", 7)
     asked = settings(tmp_path, name, faults=True, chunks=24)
     whole, left = run(asked, tmp_path / "whole"), list[Path]()
-    assert not (tmp_path / "whole" / PART).exists()
+    assert not (tmp_path / "whole" / DONE).exists()
     for number in range(3):
         place, last, out = tmp_path / f"left-{number}", int(draw.integers(1, 40)), tmp_path / str(number)
         seen = list[int]()
@@ -73,7 +73,7 @@ def test_killed_after_any_chunk_and_continued_it_finds_what_one_run_finds(
         assert seen[-1] == 48
         if number:
             assert len(seen) < 48
-        left += [place] if (place / PART).exists() else []
+        left += [place] if (place / DONE).exists() else []
     assert left
 
 
@@ -83,6 +83,6 @@ def test_a_run_that_keeps_a_record_begins_again(tmp_path: Path, more: dict[str, 
     run(
         settings(tmp_path, chunks=6, **more),
         tmp_path / "run",
-        lambda *_: seen.append((tmp_path / "run" / PART).exists()),
+        lambda *_: seen.append((tmp_path / "run" / DONE).exists()),
     )
     assert seen == [False] * 6

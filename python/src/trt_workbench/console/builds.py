@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from trt_workbench.console.common import print_line, print_table
 from trt_workbench.core.counts import counted
+from trt_workbench.core.directory import RunDirectory
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.workspace import PLAN_NAME, engine_cache
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from trt_workbench.core.builds import BuiltGroup
@@ -23,12 +26,13 @@ def same_command(*, force: bool) -> str:
     return f"the same command{' without --force' if force else ''}"
 
 
-def what_is_left(error: BaseException, began: float, *, force: bool) -> str:
-    """Say what an interrupted command leaves next to a run directory: what its notes say, else engines; "" for nothing.
+def what_is_left(error: BaseException, began: float, output: Path | None, *, force: bool) -> str:
+    """Say what an interrupted command leaves: what its notes say, engines, an unfinished run; "" for nothing.
 
     Args:
         error: that ended it, with its notes.
         began: when it began, in seconds since the epoch: its worker processes put engines into the cache, too.
+        output: the run directory that it was to write, if it was named.
         force: whether it builds what the cache has.
     """
     notes = list(getattr(error, "__notes__", ()))
@@ -37,6 +41,9 @@ def what_is_left(error: BaseException, began: float, *, force: bool) -> str:
         if count := sum(plan.stat().st_mtime >= began for plan in plans):
             built = f"{counted(count, 'engine')} built meanwhile {'is' if count == 1 else 'are'}"
             notes = [f"{built} in the engine cache; {same_command(force=force)} goes on from there."]
+    with suppress(OSError):
+        if output and RunDirectory("", output).earlier():
+            notes.append(f"What the unfinished run has is kept: {output}")
     return "".join(f" {note}" for note in notes)
 
 

@@ -188,7 +188,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
                 raise  # a defect
             from trt_workbench.console.builds import what_is_left
 
-            left = what_is_left(error, began, force=bool(kwargs.get("force")))
+            left = what_is_left(error, began, kwargs.get("output"), force=bool(kwargs.get("force")))
             nothing = "; nothing was kept" if _kept() is before and not left else ""
             fail(f"Interrupted{nothing}.{left}", INTERRUPTED)
 
@@ -205,13 +205,15 @@ def interrupted(directory: Path, done: str = "") -> typer.Exit:
 
 @contextmanager
 def kept_if_interrupted(run: RunDirectory, results: str) -> Iterator[None]:
-    """Keep a run that the user ends in the block, marked partial, if its file or folder of results is there."""
+    """Keep a run that ends or fails in the block, marked partial, if its file or folder of results is there."""
     try:
         yield
-    except KeyboardInterrupt:
-        if not (run.path / results).exists():
-            raise
-        raise interrupted(run.commit("partial")) from None
+    except (KeyboardInterrupt, Exception) as error:
+        if (run.path / results).exists():
+            directory = run.commit("partial")
+            if isinstance(error, KeyboardInterrupt):
+                raise interrupted(directory) from None
+        raise
 
 
 def _require_current_folder() -> None:

@@ -7,7 +7,7 @@ was asked for the same; else it says why not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -88,6 +88,18 @@ def continued(
     run.goes_on(found)
     write_json(run.path / WORK, Asked(command=run.command, asked=dict(asked)))
     return found
+
+
+@contextlib.contextmanager
+def taking(earlier: Sequence[Path]) -> Iterator[None]:
+    """Raise UsageProblem that says what to do where the block finds the first of some unfinished runs damaged."""
+    try:
+        yield
+    except (UsageProblem, KeyError, TypeError, ValueError) as error:
+        what = error if isinstance(error, UsageProblem) else repr(error)
+        raise UsageProblem(
+            f"The unfinished run is damaged; remove {earlier[0]}, or choose another folder with --output: {what}"
+        ) from error
 
 
 def why_not(known: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_workers import DONE, TAKEN, open_journal
 from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.core.verification import Mark
+from trt_workbench.core.work import taking
 from trt_workbench.llm.document import RecordWriter, write_metrics
 from trt_workbench.llm.generation_check import CACHED, Generation, check_generation, compare_generation
 from trt_workbench.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
@@ -193,7 +194,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                 "shard": self.request.shard and str(self.request.shard),
             }
             for left in earlier(asked)[:1]:
-                self._take_over(left, candidates, records)
+                with taking([left]):
+                    self._take_over(left, candidates, records)
             interrupted = self._score(candidates, records, on_tokens, skipped, journal)
         scored = [candidate.scored() for candidate in candidates]
         self._open.close()

@@ -140,7 +140,7 @@ def _evaluate(
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.work import continued
     from trt_workbench.stream.opening import OpenedStream
-    from trt_workbench.stream.run import PART, StreamEvaluation
+    from trt_workbench.stream.run import DONE, StreamEvaluation
 
     with OpenedStream(settings, say) as opened:
         require_kept(Path(settings.reference), output)
@@ -149,8 +149,8 @@ def _evaluate(
             say(f"Model: the embedded streaming encoder {opened.target}")
         chosen = " (chosen by auto)" if settings.backend != opened.backend else ""
         say(f"Backend: {opened.backend}{chosen}; contract: {opened.contract.name}")
-        with run_directory("eval-stream", output) as run, kept_if_interrupted(run, PART):
-            earlier = partial(continued, run, note=say, results=PART)
+        with run_directory("eval-stream", output) as run, kept_if_interrupted(run, DONE):
+            earlier = partial(continued, run, note=say, results=DONE)
             with progress_bar("chunks") as start:
                 metrics = evaluation.run(run.path, start("Evaluating"), earlier)
             if write:

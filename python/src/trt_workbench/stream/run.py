@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import load_arrays, named_below, save_arrays
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import append_lines, json_values, write_json
+from trt_workbench.core.documents import append_lines, json_values, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import part
 from trt_workbench.core.files import atomic_writer
+from trt_workbench.core.work import taking
 from trt_workbench.stream.compare import Parts
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Uncomputable
@@ -42,9 +43,8 @@ _LINES = 64
 RECORDS: Final = "records.jsonl"
 _RAN: Final = ("precision_ran", "tensorrt", "plan_sha256")
 _FEWEST_FOR_FAULTS = 4
-PART: Final = "part"
-"""Folder of what is done, in the run directory of a comparison that has not ended."""
-_DONE: Final = f"{PART}/chunks.npz"
+DONE: Final = "part/chunks.npz"
+"""What is done, in the run directory of a comparison that has not ended."""
 _EVERY_S = 10.0  # what is done is kept so often
 
 
@@ -186,7 +186,7 @@ class StreamEvaluation:
             verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)
-        shutil.rmtree(folder / PART, ignore_errors=True)
+        shutil.rmtree((folder / DONE).parent, ignore_errors=True)
         return metrics
 
     def _cut(self, frames: int, most: int) -> list[Chunk]:
@@ -291,12 +291,15 @@ class StreamEvaluation:
         # a state on a device cannot be read, and a record begins at the first chunk
         keeps = folder and not (recorder or DEVICE in self._opened.settings.mode)
         if folder and earlier:
-            arrays = load_arrays(earlier[0] / _DONE)
-            for number, lane in enumerate(lanes):
-                lane.take(named_below(arrays, f"{number}/"))
-            reference.state = named_below(arrays, "reference/")
-            lines = (earlier[0] / RECORDS).read_bytes().splitlines(keepends=True)
-            (folder / RECORDS).write_bytes(b"".join(lines[: lanes[0].done * len(lanes)]))
+            with taking(earlier):
+                arrays = load_arrays(earlier[0] / DONE)
+                for number, lane in enumerate(lanes):
+                    lane.take(named_below(arrays, f"{number}/"))
+                reference.state = named_below(arrays, "reference/")
+                lines = read_lines(earlier[0] / RECORDS, ChunkRecord, growing=True)[: lanes[0].done * len(lanes)]
+                if len(lines) < lanes[0].done * len(lanes):
+                    raise ValueError(f"{RECORDS} has {counted(len(lines), 'line')}")
+            append_lines(folder / RECORDS, lines)
         for chunk in self.chunks[lanes[0].done :]:
             values = self._values(chunk)
             begin = time.perf_counter()
@@ -322,7 +325,7 @@ class StreamEvaluation:
                     append_lines(folder / RECORDS, waiting)
                 waiting.clear()
             if folder and due:
-                with atomic_writer(folder / _DONE) as file:
+                with atomic_writer(folder / DONE) as file:
                     save_arrays(
                         file,
                         {

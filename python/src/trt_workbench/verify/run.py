@@ -34,7 +34,7 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.precision import get
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
-from trt_workbench.core.work import why_not
+from trt_workbench.core.work import taking, why_not
 from trt_workbench.model.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
@@ -82,7 +82,8 @@ def going_on(request: VerifyRequest, earlier: Sequence[Path]) -> VerifyRequest:
     Raises:
         UsageProblem: its records are damaged.
     """
-    return next((replace(request, sizes_seed=line.ran["sizes_seed"]) for line in _cases_of(earlier)), request)
+    with taking(earlier):
+        return next((replace(request, sizes_seed=line.ran["sizes_seed"]) for line in _cases_of(earlier)), request)
 
 
 def _cases_of(earlier: Sequence[Path]) -> list[TriedCase]:
@@ -260,11 +261,12 @@ class _Run:
         if lines and (why := why_not(lines[0].ran, self._ran)):
             note(f"The run in this folder is not continued: {why}.")
             return ()
-        for line, call in zip(lines, todo, strict=False):
-            for number in line.numbers:
-                shutil.copytree(failure_folder(earlier[0], number), failure_folder(self._folder, number))
-            self.failures += line.failures
-            self.faults += [WrongOutput(call.case, call.space, *fault) for fault in line.faults]
+        with taking(earlier):
+            for line, call in zip(lines, todo[: len(lines)], strict=True):
+                for number in line.numbers:
+                    shutil.copytree(failure_folder(earlier[0], number), failure_folder(self._folder, number))
+                self.failures += line.failures
+                self.faults += [WrongOutput(call.case, call.space, *fault) for fault in line.faults]
         self.cases += lines
         return lines
 
