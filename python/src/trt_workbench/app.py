@@ -169,8 +169,7 @@ def _command(name: str) -> Callable[..., Any]:
     if function:
         command: Callable[..., Any] = getattr(import_module(f"trt_workbench.{module}"), function)
         return command
-    entry = extensions.required(extensions.COMMANDS, name, module, OWN_COMMANDS)
-    return extensions.imported(entry)  # type: ignore[no-any-return]
+    return extensions.imported(extensions.required(extensions.COMMANDS, name, module, OWN_COMMANDS))  # type: ignore[no-any-return]
 
 
 def _refusing(problem: str) -> Callable[..., Any]:

@@ -35,8 +35,7 @@ def ask_git(root: Path, *arguments: str, timeout_s: float = 10) -> str:
         "GIT_TERMINAL_PROMPT": "0",
     }
     # the code of this work tree is what runs here, whoever owns its files
-    trusted = ("-c", f"safe.directory={root}")
-    command = ["git", "-C", str(root), *_HARMLESS, *trusted, *arguments]
+    command = ["git", "-C", str(root), *_HARMLESS, "-c", f"safe.directory={root}", *arguments]
     return subprocess.run(
         command, check=True, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment
     ).stdout

@@ -13,8 +13,7 @@ def process_age_s() -> float:
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - pathlib is not imported yet
         # what follows the name, which may hold anything: the 20th field is the start in clock ticks since the boot
         fields = file.read().rpartition(")")[2].split()
-    started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def reached(part: str) -> None:

@@ -52,8 +52,7 @@ class _Scales:
         self.measured = [row for row in scored if row.speed and compares]
         self.others = [row for row in scored if row not in self.measured]
         first, each = (0.05, 0.07) if width > NARROW else (0.12, 0.06)
-        strip = min(0.4, first + each * len(self.others))
-        self.strip = strip if self.others else 0.0
+        self.strip = min(0.4, first + each * len(self.others)) if self.others else 0.0
         losses = [value for row in scored if row.score for value in (row.score.loss, *(row.score.loss_ci95 or ()))]
         bound = decision.max_loss
         cap = max(_MOST_BOUNDS * bound, _LEAST_TOP)

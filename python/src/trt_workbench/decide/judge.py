@@ -231,8 +231,7 @@ def _speed(
         ratio = (made.ratio, made.ratio_low, made.ratio_high)
     up, low, high = ratio or (None, None, None)
     last = mine[-1]
-    used = [_memory(record) for record in mine]
-    memory = max((one for one in used if one is not None), default=None)
+    memory = max((used for record in mine if (used := _memory(record)) is not None), default=None)
     reasons = [*standing.reasons, *(text for record in mine for text in record.unstable)]
     return RowSpeed(
         latency_ms=standing.latency_ms.median,

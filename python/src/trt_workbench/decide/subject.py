@@ -308,8 +308,7 @@ def _data_set(model: Model, data: Path, settings: DecideSettings, calibration: C
     if settings.annotations is not None:
         refuse_split(settings.annotations, settings.split)
         return DataPlace(data, settings.annotations, settings.split)
-    files = [data] if data.is_file() else data.iterdir()
-    is_samples = any(is_array(one.name) for one in files)
+    is_samples = any(is_array(one.name) for one in ([data] if data.is_file() else data.iterdir()))
     found = None if is_samples else look_for_data(data, settings.split)
     if found and found.of_images and not _classifies(model, calibration):
         found = None

@@ -45,8 +45,7 @@ class BuildSettings(BuildOptions, BaseModel):
             named = f"unknown type {', '.join(unknown)}; choose from" if value else "choose at least one of"
             raise ValueError(f"{named} {', '.join(BUILT)}; join several with +, such as int8+fp16")
         # one spelling for one meaning, so that one engine has one cache key
-        chosen = tuple(name for name in BUILT if name in value and name != "fp32")
-        return chosen or ("fp32",)
+        return tuple(name for name in BUILT if name in value and name != "fp32") or ("fp32",)
 
     @field_validator("tactic_sources")
     @classmethod

@@ -98,8 +98,7 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
             rows[label] = measured["single_calls"][via]["end_to_end_ms"]
     # a session has calls, the core's bench queries in flight
     unit = "queries" if "queries" in measured else "calls"
-    count = measured[unit]
-    title = f"Milliseconds over {count} {unit}"
+    title = f"Milliseconds over {measured[unit]} {unit}"
     shown = (
         (label, *("-" if (time := claimed(one, column)) is None else f"{time:.3f}" for column in columns))
         for label, one in rows.items()

@@ -358,8 +358,7 @@ def _is_power_of_two(value: NDArray[Any] | None) -> bool:
     """Whether a constant is only 0 and powers of two, of either sign: what they multiply stays exact."""
     if value is None or value.dtype.kind != "f" or not value.size or not np.isfinite(value).all():
         return False
-    mantissa = np.abs(np.frexp(value.astype(np.float64))[0])
-    return bool(np.isin(mantissa, (0.0, 0.5)).all())
+    return bool(np.isin(np.abs(np.frexp(value.astype(np.float64))[0]), (0.0, 0.5)).all())
 
 
 def _scores(graph: onnx.GraphProto) -> set[str]:

@@ -76,8 +76,7 @@ class Capture:
         self.commands.append(text)
         self._say(text)
         # digits without separators of thousands, whatever the user's language
-        environment = {**os.environ, "LC_ALL": "C"}
-        ended = run_to_end(command, self._asked.timeout_s, environment)
+        ended = run_to_end(command, self._asked.timeout_s, {**os.environ, "LC_ALL": "C"})
         if ended.code is None:
             raise DeviceFailure(f"{tool.title} was stopped after {self._asked.timeout_s:g} s (--timeout): {text}")
         printed = ended.stdout + ended.stderr

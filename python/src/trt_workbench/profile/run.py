@@ -97,8 +97,7 @@ class _Filling:
                 kind = RuntimeError if failure.alive else DeviceFailure
                 raise failure.error or kind(f"{work.backend} failed: {failure}. File: {work.path}") from failure
         found = ProfiledSide.model_validate(answer)
-        kernels = self._kernels(found, side, folder)
-        self.keep(found, side, kernels)
+        self.keep(found, side, self._kernels(found, side, folder))
 
     def keep(self, found: ProfiledSide, side: Side, kernels: list[Kernel] | None = None) -> None:
         """Add a profile to the records."""

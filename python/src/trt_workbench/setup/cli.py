@@ -119,7 +119,6 @@ def _print_result(result: Any) -> None:
     print_table(console, ("part", "found"), ((one.replace("_", " "), document[one] or "not found") for one in parts))
     for note in result.notes:
         print_line(console, note)
-    state = "Set up" if result.changed else "Already set up"
-    print_line(console, f"{state}: {document['root']}")
+    print_line(console, f"{'Set up' if result.changed else 'Already set up'}: {document['root']}")
     if result.changed:
         print_line(console, f"Next, build the native core against it: {task('build-native')}.")

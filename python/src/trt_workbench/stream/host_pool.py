@@ -142,8 +142,7 @@ class HostPool:
             states[stream] = {pair.input: row_of(outputs[pair.output], pair.axis, row).copy() for pair in self._pairs}
         for pair in self._pairs:
             del outputs[pair.output]
-        rows = range(len(streams))
-        found = self._rows(outputs, rows) if spare else outputs
+        found = self._rows(outputs, range(len(streams))) if spare else outputs
         end = time.perf_counter()
         self._timing["inference"] += (ran - fed) * 1e3
         self._timing["state"] += (fed - begin + end - ran) * 1e3

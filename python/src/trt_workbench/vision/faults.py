@@ -44,8 +44,7 @@ def are_outside(boxes: Boxes, size: Boxes) -> NDArray[np.bool_]:
     """Return which boxes [N, 4] reach outside of images of width and height [N, 2]."""
     slack = _SLACK * size + _SLACK_PIXELS
     low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
-    wrong = (low < -slack) | (high > size + slack) | (boxes[:, 2:] < 0)
-    return np.asarray(wrong.any(axis=1))
+    return np.asarray(((low < -slack) | (high > size + slack) | (boxes[:, 2:] < 0)).any(axis=1))
 
 
 def by_box(truth: GroundTruth, sizes: Sizes) -> Boxes:

@@ -254,8 +254,7 @@ class _Rewriter:
         kind = output_type(node, self._at.types) if node.domain in STANDARD else TensorProto.FLOAT8E4M3FN
         self._at.types[node.output[0]] = kind
         scale = self._per_axis(node)
-        quotient = self._writer.node("Div", self._floats(node.input[0]), scale)
-        self._round(quotient, kind, node.output[0])
+        self._round(self._writer.node("Div", self._floats(node.input[0]), scale), kind, node.output[0])
 
     def _widen(self, node: onnx.NodeProto) -> None:
         self._plain_zero(node)

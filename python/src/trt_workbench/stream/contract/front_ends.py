@@ -92,8 +92,7 @@ def _whisper(samples: Floats, bins: int) -> Floats:
     frames = _centred(padded, _WHISPER_FFT, len(samples) // HOP)
     energy = _energies(frames, lambda some: some * window, _WHISPER_FFT, slaney(bins, _WHISPER_FFT))
     found = np.log10(np.maximum(energy, 1e-10))
-    floor = found.max(initial=-10.0) - 8
-    return np.asarray((np.maximum(found, floor) + 4) / 4, np.float32)
+    return np.asarray((np.maximum(found, found.max(initial=-10.0) - 8) + 4) / 4, np.float32)
 
 
 def _centred(padded: Floats, size: int, count: int) -> Floats:

@@ -176,8 +176,7 @@ def render(seed: int, index: int) -> Rendered:
 
 def _items(rng: np.random.Generator, height: int, width: int) -> list[_Item]:
     """What to draw, in painting order: distractors lie among the objects and may hide them."""
-    empty = rng.random() < EMPTY_SHARE
-    objects = 0 if empty else int(rng.integers(1, MOST_OBJECTS + 1))
+    objects = 0 if rng.random() < EMPTY_SHARE else int(rng.integers(1, MOST_OBJECTS + 1))
     items: list[_Item] = []
     taken: list[tuple[float, float, float]] = []
     for _ in range(objects):
