@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -160,8 +161,10 @@ def test_limit_and_imgsz(coco: Any) -> None:
 
 def test_absent_images_can_be_left_out(coco: Any) -> None:
     (coco.images / "2.png").unlink()
-    result = coco.invoke("--no-report", "--json")
+    result = coco.invoke("--json")
     metrics = json.loads(result.stdout)
+    page = (Path(metrics["directory"]) / "report.html").read_text()
+    assert "Left out: 1 of 4 images, which --data does not have." in page
     assert metrics["images"] == 3
     assert metrics["dataset"]["missing"] == ["2.png"]
     assert "Left out: 1 image of the annotations that --data does not have (2.png). The score is of 3 images" in (

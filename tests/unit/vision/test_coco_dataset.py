@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ def test_absent_images_are_counted_and_named(folder: Path) -> None:
     assert [image.id for image in data.images] == [3]
     assert data.truth.image_ids.tolist() == [3]
     assert data.missing == ("b.png",)
+    assert "right folder" not in data.left_out
+    assert "Most are missing: is it the right folder?" in replace(data, missing=("b.png",) * 9).left_out
     assert [image.id for image in read_dataset(folder, path, limit=1).images] == [3]
 
 

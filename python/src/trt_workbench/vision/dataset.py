@@ -125,6 +125,8 @@ class CocoDataset:
             f"Left out: {counted(len(self.missing), 'image')} of the annotations that --data does not have "
             f"({some(self.missing, NAMES_SHOWN)}). The score is of {counted(len(self.images), 'image')}; to score all, "
             "pass the folder that has them."
+            + " Most are missing: is it the right folder?"
+            * (len(self.missing) > len(self.images))
         )
 
     def path(self, image: ImageEntry) -> Path:

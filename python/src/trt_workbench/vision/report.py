@@ -90,6 +90,11 @@ def summarise(metrics: CocoMetrics) -> list[str]:
         *allowed,
         f"{model} on {metrics['backend']} reaches {name} {figures[name]:.4f}{more} on "
         f"{counted(metrics['images'], 'image')}{_speed(metrics)}.",
+        *(
+            [f"Left out: {len(lost)} of {counted(len(lost) + metrics['images'], 'image')}, which --data does not have."]
+            if (lost := metrics["dataset"].get("missing"))
+            else []
+        ),
     ]
     if shards := figures.get("shards"):
         sentences.append(shards["text"])
