@@ -101,6 +101,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         ["--precisions", "int8"],
         ["--precisions", "fp32,int9"],
         ["--backends", "ort-cpux"],
+        ["--backends", "ort-cpu,openai"],
         ["--backends", "ort-cpu,torch", "--builds", 2],
         ["--budget", "soon"],
         ["--keep", "f2"],

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.backends.registry import check_backend_options, check_builds, check_name, default_backends
+from trt_workbench.backends.registry import (
+    check_backend_options,
+    check_builds,
+    check_name,
+    default_backends,
+    get_backend,
+)
 from trt_workbench.core.array_files import is_array
-from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.core.files import require_file, require_there
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
@@ -177,6 +184,9 @@ def _subject(
     own = own_score(settings.score, settings.better)
     for name in settings.backends or ():
         check_name(name)
+        with suppress(ComponentMissing):  # its rows then say why
+            if get_backend(name).served:
+                raise UsageProblem(f"--backends {name}: a server computes in one precision; there is none to decide.")
     check_backend_options(backends_of(settings), settings.options)
     check_builds(settings.builds, backends_of(settings))
     _check_variants(settings)

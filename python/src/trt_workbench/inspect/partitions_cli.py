@@ -111,5 +111,4 @@ def _show(found: Partitions, directory: Path) -> None:
 
 def _borders(tensors: tuple[dict[str, Any], ...]) -> str:
     sizes = [tensor["size_bytes"] for tensor in tensors]
-    known = f", {sized(sum(sizes))}" if sizes and None not in sizes else ""
-    return f"{len(tensors)}{known}"
+    return f"{len(tensors)}" + (f", {sized(sum(sizes))}" if sizes and None not in sizes else "")

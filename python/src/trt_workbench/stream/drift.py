@@ -36,8 +36,7 @@ def drift(errors: NDArray[np.float64], warm_up: int, *, recurrent: bool = False)
     numbers, kept = numbers[sound], kept[sound]
     if len(kept) < max(_FEWEST, (len(errors) - start) / 2):
         return None
-    size = max(1, len(kept) // _POINTS)
-    count = len(kept) // size
+    count = len(kept) // max(1, len(kept) // _POINTS)
     xs = [float(np.log(np.median(part))) for part in np.array_split(numbers, count)]
     ys = [float(np.log(np.median(part))) for part in np.array_split(kept, count)]
     slope, _, low, high = theilslopes(ys, xs, CONFIDENCE)

@@ -184,8 +184,8 @@ def _features(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
 
 
 def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
-    most = frames * max(HOP, math.prod(_shape(contract, 1)))  # samples that the frames are made of, or more
-    samples, rate = read_audio(path, most=most)
+    # the samples that the frames are made of, or more
+    samples, rate = read_audio(path, most=frames * max(HOP, math.prod(_shape(contract, 1))))
     return signal_of_audio(contract, samples, rate, str(path), frames)
 
 
