@@ -241,6 +241,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_made(
     "body",
     [
         "return float('nan')",
+        "return 1e308",
         "return 'text'",
         "return outputs['depth']",
         "return {str(int(target[0] > 1.1)): 1.0}",
@@ -493,3 +494,70 @@ def test_images_and_their_targets_are_lines(examples: Path, monkeypatch: pytest.
     prepared = ("--normalize", "none", "--resize", "stretch", "--backend", "ort-cpu")
     alone = json_of("eval-vision", "m.onnx", "--data", "val.jsonl", "--score", "depth.py:abs_rel", *prepared)
     assert alone["score"]["value"] == found["rows"][0]["score"]["value"]
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_module_in_the_current_folder_scores_as_its_file_does(
+    examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    (examples / "metrics").mkdir()
+    (examples / "depth.py").rename(examples / "metrics" / "__init__.py")
+    words = ("depth.onnx", "--data", "val.npz", *COMMANDS["eval-vision"])
+    found = [
+        json_of("eval-vision", *words, "--score", place)["score"]
+        for place in ("metrics:abs_rel", "metrics/__init__.py:abs_rel")
+    ]
+    assert found[0] == found[1]
+    said = stderr_of("eval-vision", *words, "--score", "absent.here:abs_rel")
+    held(said)
+    assert "line " not in said  # of the library that imports
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"x": [1.0]}, None, [1, "a"], [[1, 2], [3]], [{"box": [1, 2]}], [True, None]],
+)
+@pytest.mark.usefixtures("forked_python")
+def test_a_target_that_is_no_array_is_refused_and_no_text_is_made_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    depth_model(tmp_path)
+    Path("val.jsonl").write_text("".join(json.dumps({"x": [0.0] * 16, "truth": value}) + "\n" for _ in range(16)))
+    Path("s.py").write_text("def mine(outputs, target):\n    return 1.0\nmine.better = 'lower'\n")
+    words = ("--data", "val.jsonl", "--score", "s.py:mine", *COMMANDS["eval-vision"])
+    said = stderr_of("eval-vision", "depth.onnx", *words)
+    assert said.endswith("): val.jsonl:1\n")
+    held(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_right"), [([1, 2], True), ([1.0, 2.0], True), ([1.5, 2], False), ([-1, 2], False)]
+)
+@pytest.mark.usefixtures("forked_python")
+def test_an_input_of_a_line_has_the_value_that_stands_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[float], is_right: bool
+) -> None:
+    """Numbers that the type of the input does not have were cut to ones that it has."""
+    monkeypatch.chdir(tmp_path)
+    write_onnx(tmp_path / "m.onnx", "g (uint8[n,2] x) => (float[n,2] y) { y = Cast<to=1>(x) }")
+    Path("s.py").write_text("def mine(outputs, target):\n    return outputs['y'][0]\nmine.better = 'lower'\n")
+    lines = [json.dumps({"x": given, "t": 1}), *(json.dumps({"x": [place, 3], "t": 1}) for place in range(9))]
+    Path("val.jsonl").write_text("\n".join(lines))
+    result = trtw("eval-vision", "m.onnx", "--data", "val.jsonl", "--score", "s.py:mine", "--backend", "ort-cpu")
+    assert ("mine 3.7000" in result.output) == is_right
+    if not is_right:
+        held(result.output.splitlines()[-1])
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.usefixtures("forked_python")
+def test_samples_of_different_shapes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_onnx(tmp_path / "m.onnx", "g (float[n,t] x) => (float[n,t] y) { y = Neg(x) }")
+    Path("s.py").write_text("def mine(outputs, target):\n    return outputs['y'].sum()\nmine.better = 'lower'\n")
+    Path("val.jsonl").write_text("".join(json.dumps({"x": [0.0] * (1 + k % 3), "t": 1}) + "\n" for k in range(16)))
+    words = ("--data", "val.jsonl", "--score", "s.py:mine", "--backend", "ort-cpu", "--batch", batch)
+    held(stderr_of("eval-vision", "m.onnx", *words))

@@ -160,7 +160,8 @@ def answer(found: ScoreMetrics) -> Headline:
         f"{counted(found.samples, 'sample')}{drawn}; {found.better} is better."
     ]
     if ran := precision_label(found.provenance, "text"):
-        said.append(f"It computes in {ran}; {found.settings['precision']} was requested.")
+        asked = found.settings["precision"]
+        said.append(f"It computes in {ran}{'' if asked == CocoSettings.precision else f'; {asked} was requested'}.")
     allowed = mark["verdict"] if mark and mark["allowed"] else None
     return Headline([*found.guessed, *let_through([mark]), *said], NOT_PROVEN if found.guessed else allowed)
 

@@ -143,7 +143,12 @@ def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
         return
     while taken := list(itertools.islice(samples, size)):
         rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
-        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        try:
+            stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        except ValueError as error:
+            raise UsageProblem(
+                f"The samples of one call have different shapes: {', '.join(n for n, _ in taken)}"
+            ) from error
         yield Batch([name for name, _ in taken], stacked, size)
 
 
@@ -365,7 +370,13 @@ def _value(given: Any, folder: Path, where: str, dtype: str | None = None) -> ND
     """Return a value of a line: the array or the pixels of the file that it names, else of JSON in a type."""
     try:
         if not _names_a_file(given):
-            return np.asarray(given, dtype)
+            leaves = {type(one) for one in np.asarray(given, object).flat}
+            if not (leaves <= {str} or leaves <= {bool, int, float}):
+                raise ValueError("it has to be a number, a text, or an array of numbers or of texts")
+            found = np.asarray(given, dtype)
+            if found.dtype.kind in "biu" and not np.array_equal(found, given):
+                raise ValueError(f"it does not fit {dtype}")
+            return found
         if is_array(given):
             return next(iter(load_arrays(folder / given).values()))
         with Image.open(folder / given) as image:

@@ -31,7 +31,7 @@ from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.settings import CalibrationSettings
 from trt_workbench.verify import require_verified
 
-NO_LOGITS = "Perplexity needs a model that maps input_ids to logits; use --score cosine for this one."
+NO_LOGITS = "Perplexity needs a model that maps input_ids to logits; `decide` has --score cosine for others."
 FIGURE_NAMES = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 """Of the scores of our own; another one is a function's."""
 Outputs = dict[str, NDArray[Any]]
@@ -234,7 +234,7 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
         taken: the samples in batches.
         expected: outputs of the baseline; empty for itself.
     """
-    parts, times, done = [], [], 0
+    parts, times, done = list[Outputs](), list[float](), 0
     for batch in taken:
         started = time.perf_counter()
         found = session.run(batch.inputs)
@@ -242,6 +242,14 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
         for name, array in found.items():
             if array.ndim == 0 or len(array) != batch.size:
                 raise UsageProblem(f"Output {name} does not have one entry per sample, so samples cannot be compared.")
+        if parts and (
+            odd := next((name for name, one in found.items() if one.shape[1:] != parts[0][name].shape[1:]), "")
+        ):
+            first, other = (list(one[odd].shape[1:]) for one in (parts[0], found))
+            raise UsageProblem(
+                f"Output {odd} of a sample is {first}, then {other}; give all samples one shape. Sample: "
+                f"{batch.names[0]}"
+            )
         parts.append({name: batch.of_samples(array) for name, array in found.items()})
         for name, own in parts[-1].items():
             if _is_broken(own, expected[name][done : done + len(own)] if name in expected else own):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pkgutil
 import runpy
 import sys
@@ -28,6 +29,9 @@ Arrays = Mapping[str, NDArray[Any]]
 _WORSE = {"higher": "falls", "lower": "rises"}
 # The function may import a framework, and a sample be large.
 _LOAD_S, _SAMPLE_S = 300.0, 60.0
+_LARGEST = 1e100
+# What calls the user's code, and says nothing of a fault in it.
+_LOADING = (__file__, pkgutil.__file__, importlib.__file__)
 
 
 class Judge:
@@ -50,8 +54,9 @@ class Judge:
         Judge.at_work = True
         self._function: Any = None
         with _as_problem("it cannot be loaded"):
+            # beside the file lies what it imports; a module may lie in the current folder
+            sys.path.append(str(Path(place or name).resolve().parent))
             if place.endswith(".py"):
-                sys.path.append(str(Path(place).resolve().parent))  # what it imports may lie beside it
                 self._function = runpy.run_path(place).get(name)
             else:
                 self._function = (
@@ -112,9 +117,12 @@ def _alone(named: Mapping[str, Any]) -> Any:
 
 def _number(what: str, found: Any) -> float:
     value = np.asarray(found)
-    if value.shape or value.dtype.kind not in "biuf" or not np.isfinite(value):
+    # of larger ones the sum over samples, and the squares of an interval, are not finite
+    if value.shape or value.dtype.kind not in "biuf" or not abs(float(value)) <= _LARGEST:
         said = f"an array of shape {list(value.shape)}" if value.shape else repr(found)
-        raise UsageProblem(f"{what} {said:.80}, and a score is one finite number, or several by name")
+        raise UsageProblem(
+            f"{what} {said:.80}, and a score is one finite number of at most {_LARGEST:g}, or several by name"
+        )
     return float(value)
 
 
@@ -131,7 +139,7 @@ def _as_problem(what: str) -> Iterator[None]:
     except UsageProblem:
         raise
     except (Exception, SystemExit) as error:
-        frames = (one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__)
+        frames = (one for one in traceback.extract_tb(error.__traceback__) if one.filename not in _LOADING)
         at = next((f", line {one.lineno} of {one.filename}" for one in frames if Path(one.filename).is_file()), "")
         raise UsageProblem(f"{what} ({type(error).__name__}: {error}{at})") from error
 
