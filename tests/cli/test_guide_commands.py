@@ -164,6 +164,9 @@ RUN_BY = {
         "sensitivity model.onnx --to int8 --calibration images/ --annotations instances.json",
         "sensitivity yolox_nano.onnx --calibration coco-tiny/val2017 --annotations instances_val2017.json --worst 2",
     ],
+    "cli/test_sensitivity.py::test_the_proposed_command_is_taken_and_brings_what_is_said": [
+        "quantize yolox_nano.onnx --calibration coco-tiny/val2017 --to int8 --keep Conv_47",
+    ],
     "cli/test_sensitivity.py::test_a_table_a_document_and_a_page": [
         "sensitivity model.onnx --to int8 --calibration images/",
         "sensitivity model.onnx --to fp8 --calibration samples.npz --score cosine",

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.data import calibration_data
 from trt_workbench.quantize.document import Sensitivity
-from trt_workbench.quantize.sensitivity_report import _next, brings
+from trt_workbench.quantize.sensitivity_report import brings
 from trt_workbench.quantize.settings import CalibrationSettings
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -60,22 +61,29 @@ ONE = """g (float[n,4,8,8] x) => (float[n,4,8,8] y) {
 
 
 @pytest.mark.parametrize("text", [CHAIN, ONE], ids=["three groups are free", "one group is free"])
-def test_the_proposed_command_is_taken_and_brings_what_is_said(text: str, tmp_path: Path) -> None:
-    """quantize keeps the last anyway, and refuses to keep all: then there is no command."""
+def test_the_proposed_command_is_taken_and_brings_what_is_said(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lines say both. quantize keeps the last anyway, and refuses to keep all: then there is no command."""
     wide = np.array([1000, 1, 1, 1], np.float32).reshape(1, 4, 1, 1)
     draw = np.random.default_rng(0).normal
     weights = {"w": draw(size=(4, 4, 3, 3)).astype("f4"), "v": draw(size=(4, 4, 1, 1)).astype("f4"), "wide": wide}
     model = write_onnx(tmp_path / "m.onnx", text, weights)
     asked = [model, "--calibration", "random", "--seed", 3]
-    result = trtw("sensitivity", *asked, "--output", tmp_path / "run")
+    typed = [*map(str, asked), "--output", str(tmp_path / "run")]
+    monkeypatch.setattr(sys, "argv", ["trtw", "sensitivity", *typed])
+    result = trtw("sensitivity", *typed)
     assert result.exit_code == 0, result.output
     found = Sensitivity.model_validate_json((tmp_path / "run" / "sensitivity.json").read_text())
     assert [group.name for group in found.groups if group.kept] == ["last"] == [found.groups[-1].name]
-    words = _next(found, ["trtw", "sensitivity", *map(str, asked)])
+    said, words, *_ = result.stdout.splitlines()
+    assert said == brings(found)
     if text is ONE:
-        assert (words, found.advised) == ("", [])
+        assert "no gain" in said
+        assert not found.advised
+        assert "trtw quantize" not in result.stdout
         return
-    assert f"{brings(found)}" in result.stdout
+    assert f"; with {', '.join(found.advised)} in fp32, too" in said
     made = {}
     for name, typed in {"advised": words, "plain": " ".join(["trtw", "quantize", *map(str, asked)])}.items():
         output = tmp_path / f"{name}.onnx"

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.quantize.planted import PLANTED
 
 from trt_workbench.quantize.document import GroupLoss, Sensitivity
-from trt_workbench.quantize.sensitivity_report import _next, again, answer, brings
+from trt_workbench.quantize.sensitivity_report import again, answer, brings, proposed
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,15 @@ def test_the_command_after_sensitivity_keeps_what_was_found_to_be_worth_it() -> 
         tensors=["y"], noise=0.8, sqnr_db=1.0, groups=groups, plain=0.1, advised=[PLANTED], kept=0.01,
     )  # fmt: skip
     words = shlex.split("trtw sensitivity m.onnx --calibration d --score cosine --worst 3 --output o")
-    assert _next(found, words) == f"trtw quantize m.onnx --calibration d --to int8 --keep {shlex.quote(PLANTED)}"
-    assert _next(found, ["pytest"]) == ""
+    assert proposed(found, words) == f"trtw quantize m.onnx --calibration d --to int8 --keep {shlex.quote(PLANTED)}"
+    assert proposed(found, ["pytest"]) == ""
     assert brings(found) == (
-        "As quantize makes it: 10.0 dB; with 1 more group in fp32 (10 % of the arithmetic): 20.0 dB."
+        f"As quantize makes it: 10.0 dB; with {PLANTED} in fp32, too (10 % of the arithmetic): 20.0 dB."
     )
+    many = found.model_copy(update={"advised": [*"abcde"]})
+    assert "; with a, b, c and 2 more groups in fp32, too (" in brings(many)
     assert "1 other group stays in fp32 anyway: quantize keeps last layer." in answer(found).said
     assert "One group causes 50 % of the noise of int8, with 10 % of the arithmetic." in answer(found).said
     nothing = found.model_copy(update={"advised": [], "kept": 0.1})
-    assert _next(nothing, words) == ""
+    assert proposed(nothing, words) == ""
     assert brings(nothing) == "As quantize makes it: 10.0 dB; keeping its noisiest groups in fp32 is no gain."

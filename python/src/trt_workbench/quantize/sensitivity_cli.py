@@ -80,10 +80,12 @@ def sensitivity(
 
 
 def _show(found: Sensitivity, directory: Path) -> None:
-
-    from trt_workbench.quantize.sensitivity_report import brings
+    from trt_workbench.core.artefacts import read_environment
+    from trt_workbench.quantize.sensitivity_report import brings, proposed
 
     console = stdout_console(quiet=False)
+    for line in filter(None, (brings(found), proposed(found, read_environment(directory).command_line))):
+        print_line(console, line)
     figures = (found.figure, "loss", "95 %") if found.figure else ()
     total = sum(group.noise for group in found.free) or 1.0
     rows = (_cells(group, total, scored=bool(figures)) for group in found.groups[:_SHOWN])
@@ -95,8 +97,6 @@ def _show(found: Sensitivity, directory: Path) -> None:
         print_line(console, "fp32 in place of a share: quantize keeps the group in fp32 anyway")
     whole = f"{found.sqnr_db:z.1f} dB" if found.sqnr_db is not None else "no noise"
     print_line(console, f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
-    if said := brings(found):
-        print_line(console, said)
     if found.baseline is not None:
         print_line(
             console,

@@ -67,7 +67,7 @@ def view(found: Sensitivity, directory: Path) -> dict[str, Any]:
         "name": Path(found.model).name,
         "picture": draw_groups(found, plots_folder(directory) / "groups.svg"),
         "brings": brings(found),
-        "next": _next(found, read_environment(directory).command_line),
+        "next": proposed(found, read_environment(directory).command_line),
     }
 
 
@@ -93,7 +93,7 @@ def _said(found: Sensitivity) -> list[str]:
     return sentences
 
 
-def _next(found: Sensitivity, words: list[str]) -> str:
+def proposed(found: Sensitivity, words: list[str]) -> str:
     """Return the command that makes the model without its noisiest groups; empty where that is no gain."""
     if "sensitivity" not in words or not found.advised:
         return ""
@@ -112,7 +112,9 @@ def brings(found: Sensitivity) -> str:
         return f"{made}; keeping its noisiest groups in fp32 is no gain."
     macs = share(sum(group.macs_share for group in found.free if group.name in found.advised))
     raised = f"{decibels(found.kept):z.1f} dB" if found.kept else "no noise"
-    return f"{made}; with {counted(len(found.advised), 'more group')} in fp32 ({macs} of the arithmetic): {raised}."
+    names, others = ", ".join(found.advised[:_NAMED]), len(found.advised) - _NAMED
+    more = f" and {counted(others, 'more group')}" if others > 0 else ""
+    return f"{made}; with {names}{more} in fp32, too ({macs} of the arithmetic): {raised}."
 
 
 def _short(name: str) -> str:
