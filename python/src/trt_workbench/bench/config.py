@@ -297,5 +297,4 @@ def matrix_of(model: Path, asked: MatrixSettings) -> tuple[BenchConfig, list[str
 
 def shipped_configs() -> dict[str, Path]:
     """Return the configurations that come with the workbench, by name."""
-    folder = Path(__file__).parent / "configs"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted((Path(__file__).parent / "configs").glob("*.yaml"))}

@@ -225,8 +225,7 @@ def rank(records: Sequence[Record], least: int = _LEAST) -> list[Standing]:
 
 def _compared(kept: Mapping[str, Mapping[int, Record]], first: str, others: Sequence[str]) -> dict[str, Comparison]:
     """Compare runtimes with one; all together."""
-    made = together([partial(judge, kept[first], kept[other]) for other in others])
-    return dict(zip(others, made, strict=True))
+    return dict(zip(others, together([partial(judge, kept[first], kept[other]) for other in others]), strict=True))
 
 
 def _p50(record: Record) -> float:

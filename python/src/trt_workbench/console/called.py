@@ -141,8 +141,7 @@ def called(command: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[A
 
 def _placed(command: Callable[..., Any], places: Iterable[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by name, with those that a command takes as arguments."""
-    names = (one.name for one in keywords(command) if one.positional)
-    return {**given, **dict(zip(names, places, strict=False))}
+    return {**given, **dict(zip((one.name for one in keywords(command) if one.positional), places, strict=False))}
 
 
 def _arguments(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:

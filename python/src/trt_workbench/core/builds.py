@@ -199,5 +199,4 @@ def builds_of(directory: Path) -> tuple[BuiltGroup, ...]:
 def _range(values: Sequence[float | None], form: str) -> str:
     """Return the least and the largest value in a format, once where both read the same; empty without any."""
     known = [one for one in values if one is not None]
-    ends = dict.fromkeys(format(end, form) for end in (min(known), max(known))) if known else ()
-    return " to ".join(ends)
+    return " to ".join(dict.fromkeys(format(end, form) for end in (min(known), max(known))) if known else ())

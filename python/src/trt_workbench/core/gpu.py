@@ -71,8 +71,7 @@ def gpu_at(device: int) -> dict[str, Any] | None:
 def visible_gpus() -> list[str]:
     """Return what CUDA_VISIBLE_DEVICES is for a process that is to see one GPU alone, by CUDA's number in this one."""
     gpus, visible = driver_report()["gpus"], os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [nvml_name(device, visible) for device in range(len(gpus))]
-    return [str(name) for name in names if name is not None]
+    return [str(name) for name in [nvml_name(device, visible) for device in range(len(gpus))] if name is not None]
 
 
 def why_no_gpu(report: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -52,8 +52,7 @@ class CacheKey:
     @property
     def is_complete(self) -> bool:
         """Whether this machine has all that an engine is built for."""
-        parts = (self.tensorrt_version, self.gpu_name, self.compute_capability, self.native_version)
-        return None not in parts
+        return None not in (self.tensorrt_version, self.gpu_name, self.compute_capability, self.native_version)
 
     def digest(self) -> str:
         """Return the key as 32 hexadecimal digits."""

@@ -140,8 +140,7 @@ class Inspection:
 
     def document(self) -> dict[str, Any]:
         """Return everything but the notes as JSON values."""
-        tensors = [asdict(tensor) for tensor in self.tensors]
-        return {**self.summary, "tensors": tensors, "layers": list(self.layers)}
+        return {**self.summary, "tensors": [asdict(tensor) for tensor in self.tensors], "layers": list(self.layers)}
 
 
 def inspect_plan(

@@ -95,8 +95,7 @@ def language_model_facts(folder: Path) -> dict[str, Any]:
 
 
 def _tensor(tensor: ModelTensor) -> dict[str, Any]:
-    shape = None if tensor.shape is None else list(tensor.shape)
-    return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape}
+    return {"name": tensor.name, "dtype": tensor.dtype, "shape": None if tensor.shape is None else list(tensor.shape)}
 
 
 def _detector(model: Model) -> dict[str, Any]:

@@ -58,8 +58,7 @@ def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: Mapping[str,
             results = ReferenceEvaluator(single).run(None, {value.name: values[value.name] for value in inputs})
     except Exception:  # the reference lacks some operators and types: such a node stays as it is
         return None
-    arrays = [np.asarray(result) for result in results]
-    return dict(zip((value.name for value in outputs), arrays, strict=True))
+    return dict(zip((value.name for value in outputs), [np.asarray(result) for result in results], strict=True))
 
 
 class Constants(UserDict[str, Any]):

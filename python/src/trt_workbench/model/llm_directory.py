@@ -110,8 +110,7 @@ class LlmDirectory:
     @cached_property
     def tokenizer_sha256(self) -> str:
         """Hash over the files of the tokenizer: what decides the tokens."""
-        paths = (self.path / name for name in TOKENIZER_FILES)
-        return _with_files(hashlib.sha256(), filter(Path.is_file, paths))
+        return _with_files(hashlib.sha256(), filter(Path.is_file, (self.path / name for name in TOKENIZER_FILES)))
 
     @property
     def has_tokenizer(self) -> bool:

@@ -94,8 +94,7 @@ def telling(groups: Sequence[LayerGroup], count: int) -> list[LayerGroup]:
 
 def overhead(operations: Iterable[Operation]) -> list[Operation]:
     """Return the reformat, cast, quantize and copy operations, the longest first."""
-    found = [one for one in operations if one.role in OVERHEAD]
-    return sorted(found, key=lambda one: -(one.mean_ms or 0.0))
+    return sorted([one for one in operations if one.role in OVERHEAD], key=lambda one: -(one.mean_ms or 0.0))
 
 
 def _group(found: Sequence[Operation]) -> LayerGroup:

@@ -84,8 +84,9 @@ def _interval(side: Mapping[str, Any], which: str) -> Interval | None:
 
 
 def _ratio(one: Interval, other: Interval) -> Interval:
-    coverage = min(one.coverage, other.coverage)
-    return Interval(one.median / other.median, one.low / other.high, one.high / other.low, coverage)
+    return Interval(
+        one.median / other.median, one.low / other.high, one.high / other.low, min(one.coverage, other.coverage)
+    )
 
 
 def _off(ratio: Interval) -> float:

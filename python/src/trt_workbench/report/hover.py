@@ -79,8 +79,7 @@ def _add(axes: Axes, parts: list[_Part]) -> None:
 
 def _thinned(words: Words) -> dict[float, str]:
     every = sorted((float(place), text) for place, text in words.items())
-    step = -(-len(every) // _MOST)
-    return dict(every[:: max(step, 1)])
+    return dict(every[:: max(-(-len(every) // _MOST), 1)])
 
 
 def _of_axes(parts: list[_Part], drawing: Figure) -> list[str]:

@@ -128,8 +128,7 @@ def verdict(ratio: float, low: float | None, high: float | None, material: float
         return "no material difference" if abs(middle) < limit else "cannot tell"
     if low > 1 + _NOTHING or high < 1 - _NOTHING:
         return "no material difference" if abs(middle) < limit else "slower" if middle > 0 else "faster"
-    within = max(-math.log(low), math.log(high)) < limit
-    return "no material difference" if within else "cannot tell"
+    return "no material difference" if max(-math.log(low), math.log(high)) < limit else "cannot tell"
 
 
 def median_interval(values: Sequence[float]) -> Interval:
@@ -206,8 +205,7 @@ def inseparable(rounds: int, comparisons: int) -> bool:
     test, which serves from nine rounds on, and 2 / (2n over n) by Mann-Whitney's; Holm's correction multiplies the
     least of them by their number.
     """
-    ways = 2.0**rounds if rounds >= LEAST_REPETITIONS else math.comb(2 * rounds, rounds)
-    return 2 * comparisons >= ALPHA * ways
+    return 2 * comparisons >= ALPHA * (2.0**rounds if rounds >= LEAST_REPETITIONS else math.comb(2 * rounds, rounds))
 
 
 def telling_repetitions(comparisons: int, least: int = 1) -> int:

@@ -72,8 +72,7 @@ def percentile(ordered: Sequence[T], percent: float) -> T:
         ordered: at least one sample, ascending.
         percent: 0 to 100.
     """
-    index = math.floor(len(ordered) * percent / 100)
-    return ordered[min(index, len(ordered) - 1)]
+    return ordered[min(math.floor(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
 def claimed_percentile(samples: Iterable[float], percent: float) -> float | None:

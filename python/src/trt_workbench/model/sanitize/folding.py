@@ -38,8 +38,7 @@ def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
 
 
 def _names_output(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
-    results = {value.name for value in model.graph.output}
-    return any(name in results for name in node.output)
+    return not {value.name for value in model.graph.output}.isdisjoint(node.output)
 
 
 def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:

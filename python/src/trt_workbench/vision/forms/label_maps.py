@@ -25,8 +25,7 @@ _NAMES = "classes.txt"
 
 def map_folder(root: Path, splits: tuple[str, ...]) -> Path | None:
     """Return the folder of a split's maps, `ROOT/annotations/SPLIT` next to `ROOT/images/SPLIT`; None without one."""
-    tried = (root / maps / split for split in splits for maps in _MAPS)
-    return next((one for one in tried if holds_maps(one)), None)
+    return next((one for one in (root / maps / split for split in splits for maps in _MAPS) if holds_maps(one)), None)
 
 
 def holds_maps(folder: Path) -> bool:
