@@ -219,7 +219,7 @@ def array_columns(path: Path, inputs: Sequence[str], *, others: bool = False) ->
         arrays = {inputs[0]: arrays[""]}
     if not arrays.keys() >= set(inputs):
         found = "one array" if arrays.keys() == {""} else sorted(arrays)
-        raise UsageProblem(f"The calibration file holds {found}, but the model takes {sorted(inputs)}: {path}")
+        raise UsageProblem(f"The file holds {found}, but the model takes {sorted(inputs)}: {path}")
     if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
         raise UsageProblem(f"The arrays in the file have different numbers of samples: {path}")
     return {name: arrays[name] for name in (sorted(arrays.keys() - set(inputs)) if others else inputs)}
