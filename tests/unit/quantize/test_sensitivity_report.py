@@ -38,7 +38,7 @@ def test_the_command_after_sensitivity_keeps_what_was_found_to_be_worth_it() -> 
         f"As quantize makes it: 10.0 dB; with {PLANTED} in fp32, too (10 % of the arithmetic): 20.0 dB."
     )
     many = found.model_copy(update={"advised": [*"abcde"]})
-    assert "; with a, b, c and 2 more groups in fp32, too (" in brings(many)
+    assert "; with a, b, c and 2 more in fp32, too (" in brings(many)
     assert "1 other group stays in fp32 anyway: quantize keeps last layer." in answer(found).said
     assert "One group causes 50 % of the noise of int8, with 10 % of the arithmetic." in answer(found).said
     nothing = found.model_copy(update={"advised": [], "kept": 0.1})

@@ -143,12 +143,9 @@ def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
         return
     while taken := list(itertools.islice(samples, size)):
         rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
-        try:
-            stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        except ValueError as error:
-            raise UsageProblem(
-                f"The samples of one call have different shapes: {', '.join(n for n, _ in taken)}"
-            ) from error
+        if any(row[name].shape != rows[0][name].shape for row in rows for name in row):
+            raise UsageProblem(f"The samples of one call have different shapes: {', '.join(one for one, _ in taken)}")
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         yield Batch([name for name, _ in taken], stacked, size)
 
 
@@ -298,8 +295,9 @@ def _arrays(
         return found
 
     _check_values(model, settings, read, path)
-    labels = tuple("{} row {}".format(*places[one]) for one in chosen)
-    return CalibrationData(labels, len(places), "arrays", False, read, targets=targets)
+    return CalibrationData(
+        tuple("{} row {}".format(*places[one]) for one in chosen), len(places), "arrays", False, read, targets=targets
+    )
 
 
 def _rows(path: Path) -> list[tuple[Path, int]]:

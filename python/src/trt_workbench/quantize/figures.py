@@ -242,14 +242,11 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
         for name, array in found.items():
             if array.ndim == 0 or len(array) != batch.size:
                 raise UsageProblem(f"Output {name} does not have one entry per sample, so samples cannot be compared.")
-        if parts and (
-            odd := next((name for name, one in found.items() if one.shape[1:] != parts[0][name].shape[1:]), "")
-        ):
-            first, other = (list(one[odd].shape[1:]) for one in (parts[0], found))
-            raise UsageProblem(
-                f"Output {odd} of a sample is {first}, then {other}; give all samples one shape. Sample: "
-                f"{batch.names[0]}"
-            )
+            if parts and parts[0][name].shape[1:] != array.shape[1:]:
+                raise UsageProblem(
+                    f"Output {name} of a sample is {list(parts[0][name].shape[1:])}, then {list(array.shape[1:])}; "
+                    f"give all samples one shape. Sample: {batch.names[0]}"
+                )
         parts.append({name: batch.of_samples(array) for name, array in found.items()})
         for name, own in parts[-1].items():
             if _is_broken(own, expected[name][done : done + len(own)] if name in expected else own):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.artefacts import read_environment
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, some
 from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.quantize.document import Sensitivity, decibels, noisiest
@@ -112,9 +112,7 @@ def brings(found: Sensitivity) -> str:
         return f"{made}; keeping its noisiest groups in fp32 is no gain."
     macs = share(sum(group.macs_share for group in found.free if group.name in found.advised))
     raised = f"{decibels(found.kept):z.1f} dB" if found.kept else "no noise"
-    names, others = ", ".join(found.advised[:_NAMED]), len(found.advised) - _NAMED
-    more = f" and {counted(others, 'more group')}" if others > 0 else ""
-    return f"{made}; with {names}{more} in fp32, too ({macs} of the arithmetic): {raised}."
+    return f"{made}; with {some(found.advised, _NAMED)} in fp32, too ({macs} of the arithmetic): {raised}."
 
 
 def _short(name: str) -> str:
