@@ -561,3 +561,30 @@ def test_samples_of_different_shapes_are_refused(tmp_path: Path, monkeypatch: py
     Path("val.jsonl").write_text("".join(json.dumps({"x": [0.0] * (1 + k % 3), "t": 1}) + "\n" for k in range(16)))
     words = ("--data", "val.jsonl", "--score", "s.py:mine", "--backend", "ort-cpu", "--batch", batch)
     held(stderr_of("eval-vision", "m.onnx", *words))
+
+
+SMALL = "    return abs(outputs['depth'] - target).mean() * 1e-7\nmine.better = 'lower'\n"
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_a_small_score_is_shown_by_its_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A squared error may be far below 0.0001, and its loss with it."""
+    monkeypatch.chdir(tmp_path)
+    depth_model(tmp_path)
+    Path("s.py").write_text(f"def mine(outputs, target):\n{SMALL}")
+    Path("gate.yaml").write_text(
+        "model: depth.onnx\nscore: {score: 's.py:mine', data: val.npz, at_most: {mine: 1e-5}, backends: ort-cpu}\n"
+    )
+    words = ("depth.onnx", "--data", "val.npz", "--score", "s.py:mine")
+    for command, more in (("eval-vision", ()), ("decide", ("--max-loss", 1e-12))):
+        shown = trtw(command, *words, *COMMANDS[command], *more, "--output", command).stdout
+        score = json_of(command, *words, *COMMANDS[command], *more)
+        value = (score["rows"][0] if command == "decide" else score)["score"]["value"]
+        assert 0 < value < 1e-7
+        for text in (shown, Path(f"{command}/report.html").read_text()):
+            near = [float(one) for one in re.findall(r"\d\.\d{5,}", text)]
+            assert any(one == pytest.approx(value, rel=1e-3) for one in near)
+            assert "0.0000 " not in text
+    said = trtw("gate", "gate.yaml", "--output", "gate").stdout
+    assert float(re.findall(r"mine (\d\.\d+) of fp32", said)[0]) == pytest.approx(value, rel=1e-3)
+    assert float(re.findall(r"(\d\.\d+) below at_most", said)[0]) == pytest.approx(1e-5 - value, rel=1e-3)

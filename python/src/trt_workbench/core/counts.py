@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
@@ -42,6 +43,11 @@ def decimals(value: float, digits: int = 4, plus: str = "") -> str:
     `plus` is "+" for a sign of what is above zero, too.
     """
     return f"{round(value, digits) + 0.0:{plus}.{digits}f}".replace("-", MINUS)  # the sum makes 0 of -0
+
+
+def digits_of(score: float) -> int:
+    """Return with how many decimals scores like this one are shown: four, or four digits of one below 0.001."""
+    return min(3 - math.floor(math.log10(abs(score))), 12) if 0 < abs(score) < 0.001 else 4
 
 
 def plural(noun: str) -> str:

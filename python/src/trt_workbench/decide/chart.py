@@ -175,7 +175,9 @@ def _mark(axes: Axes, decision: Decision, scales: _Scales, point: _Point) -> Non
         [point.x], [point.y], (2 * point.radius) ** 2, alpha=0.8, zorder=3, linewidths=1.2, edgecolors=point.colour,
         facecolors=point.colour if speed else "none", marker=point.shape, linestyles="-" if speed else (0, (3, 2)),
     )  # fmt: skip
-    words = f"{label(point.row.label)}: loss {score.loss:.4f}" + (f", {speed.latency_ms:.3g} ms" if speed else "")
+    words = f"{label(point.row.label)}: loss {score.words(score.loss)}" + (
+        f", {speed.latency_ms:.3g} ms" if speed else ""
+    )
     say_point(axes, point.x, point.y, words)
 
 

@@ -23,7 +23,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import decimals, grouped, mebibytes
+from trt_workbench.core.counts import grouped, mebibytes
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
@@ -135,10 +135,10 @@ def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, 
     told = score and (score.loss_ci95 or row.verdict != "accepted")
     remarks += [row.verdict] if row.verdict and told else []
     return (
-        f"{score.value:.4f}" if score else "-",
-        decimals(score.loss) if score else "-",
-        decimals(score.loss_ci95[1]) if score and score.loss_ci95 else "-",
-        *(decimals(one.loss) if one else "-" for one in others),
+        score.words(score.value) if score else "-",
+        score.words(score.loss) if score else "-",
+        score.words(score.loss_ci95[1]) if score and score.loss_ci95 else "-",
+        *(one.words(one.loss) if one else "-" for one in others),
         f"{speed.latency_ms:.3f}" if speed else "-",
         *[f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-"] * timed,
         mebibytes(row.size_bytes) if row.size_bytes else "-",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from trt_workbench.core.counts import counted, decimals, grouped, sized
+from trt_workbench.core.counts import counted, grouped, sized
 from trt_workbench.core.precision import known
 from trt_workbench.core.statistics.bootstrap import LEAST_UNITS, units_to_settle
 from trt_workbench.core.statistics.comparison import telling_repetitions
@@ -59,9 +59,9 @@ def _accuracy(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float,
     keeps, figure, found, needed = row.keeps(keep, max_loss), _largest(row, keep)[1], row.kept(keep), None
     score = found[figure]
     low, high = score.loss_ci95 or (None, None)
-    said = f"{row.precision}: {keeps}, {figure} loses {decimals(score.loss)}"
+    said = f"{row.precision}: {keeps}, {figure} loses {score.words(score.loss)}"
     if low is not None and high is not None:
-        said += f", at least {decimals(low)}" if keeps == "no" else f", at most {decimals(high)}"
+        said += f", at least {score.words(low)}" if keeps == "no" else f", at most {score.words(high)}"
     said += f" (simulated by {row.backend})" * row.simulated
     if missing := [name for name in keep if name not in found]:
         said += f"; it has no {_listed(missing)}"
@@ -158,7 +158,7 @@ def strange(
         return f"{BASELINE} has no score{f': {reason}' if reason else ''}"
     for name, one in baseline.kept(keep).items():
         if one.guess is not None:
-            return f"{name} of {baseline.label} is {one.value:.4f}, {one.as_good_as_guessing}"
+            return f"{name} of {baseline.label} is {one.words(one.value)}, {one.as_good_as_guessing}"
     scores = {**baseline.score.others, keep[0]: baseline.score}
     for name, published in expect.items() if samples >= LEAST_UNITS else ():
         if (found := scores.get(name)) is None:
@@ -166,8 +166,8 @@ def strange(
         low, high = found.ci95 or (found.value, found.value)
         if not low <= published <= high and abs(found.value - published) > max_loss:
             return (
-                f"{name} of {baseline.label} is {found.value:.4f} (95 %: {low:.4f} to {high:.4f}), far from the "
-                f"published {published:g}; check preparation, classes and data"
+                f"{name} of {baseline.label} is {found.words(found.value)} (95 %: {found.words(low)} to "
+                f"{found.words(high)}), far from the published {published:g}; check preparation, classes and data"
             )
     return ""
 
@@ -273,13 +273,13 @@ def _ship(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: f
         parts.append(f"latency {_ms(row.speed.latency_ms)}")
     if row.size_bytes and baseline.size_bytes and row.size_bytes < 0.95 * baseline.size_bytes:
         parts.append(f"{sized(row.size_bytes)} instead of {sized(baseline.size_bytes)}")
-    kept = f"{task.figure} {row.score.value:.4f} instead of {baseline.score.value:.4f}"
-    ends = row.score.loss_ci95
-    interval = f", 95 % interval {decimals(ends[0])} to {decimals(ends[1])}" if ends else ""
-    parts.append(f"{kept} (loss {decimals(row.score.loss)}{interval}; allowed {max_loss:g})")
+    ends, words = row.score.loss_ci95, row.score.words
+    kept = f"{task.figure} {words(row.score.value)} instead of {words(baseline.score.value)}"
+    interval = f", 95 % interval {words(ends[0])} to {words(ends[1])}" if ends else ""
+    parts.append(f"{kept} (loss {words(row.score.loss)}{interval}; allowed {max_loss:g})")
     for name, one in [*row.kept(task.keep).items()][1:]:
-        before = baseline.score.others[name].value
-        parts.append(f"{name} {one.value:.4f} instead of {before:.4f} (loss {decimals(one.loss)})")
+        before = one.words(baseline.score.others[name].value)
+        parts.append(f"{name} {one.words(one.value)} instead of {before} (loss {one.words(one.loss)})")
     return f"Ship {row.label}: {'; '.join(parts)}."
 
 

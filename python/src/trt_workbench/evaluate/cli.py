@@ -91,9 +91,9 @@ def eval_coco(
 
 
 def _show(found: ScoreMetrics, directory: Path) -> None:
-    from trt_workbench.evaluate.score import answer, rows
+    from trt_workbench.evaluate.score import answer
 
-    print_table(console := stdout_console(quiet=False), ("metric", "value", "95 % interval"), rows(found))
+    print_table(console := stdout_console(quiet=False), ("metric", "value", "95 % interval"), found.rows)
     for sentence in answer(found).said[len(found.guessed) :]:  # the error says these
         print_line(console, sentence)
     print_run(console, directory)

@@ -140,27 +140,18 @@ def score_model(task: Likeness, settings: CocoSettings, folder: Path, note: Call
     return metrics
 
 
-def rows(found: ScoreMetrics) -> list[tuple[str, str, str]]:
-    """Return every number with its interval, the score first."""
-    return [
-        (name, f"{one.value:.4f}", f"{one.ci95[0]:.4f} to {one.ci95[1]:.4f}" if one.ci95 else "-")
-        for name, one in {found.figure: found.score, **found.score.others}.items()
-    ]
-
-
 read = reader("metrics.json", ScoreMetrics)
 
 
 def answer(found: ScoreMetrics) -> Headline:
     """Only what guessing reaches, and an engine that is not verified, has a verdict: no bound is asked for."""
-    mark, (name, value, ends) = found.verification, rows(found)[0]
+    mark, asked, (name, value, ends) = found.verification, found.settings["precision"], found.rows[0]
     drawn = f" of {found.available:,} (drawn by seed; --limit takes more)" if found.samples < found.available else ""
     said = [
         f"{Path(found.model).name} on {found.backend}: {name} {value} (95 % interval {ends}) on "
         f"{counted(found.samples, 'sample')}{drawn}; {found.better} is better."
     ]
     if ran := precision_label(found.provenance, "text"):
-        asked = found.settings["precision"]
         said.append(f"It computes in {ran}{'' if asked == CocoSettings.precision else f'; {asked} was requested'}.")
     allowed = mark["verdict"] if mark and mark["allowed"] else None
     return Headline([*found.guessed, *let_through([mark]), *said], NOT_PROVEN if found.guessed else allowed)
@@ -168,4 +159,4 @@ def answer(found: ScoreMetrics) -> Headline:
 
 def view(found: ScoreMetrics, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides."""
-    return {"found": found, "rows": rows(found), "name": Path(found.model).name, "evidence": evidence_from(directory)}
+    return {"found": found, "name": Path(found.model).name, "evidence": evidence_from(directory)}

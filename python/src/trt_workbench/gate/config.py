@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from trt_workbench.core.counts import decimals, digits_of
 from trt_workbench.core.documents import Open, Strict
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.yaml_settings import load_yaml_settings
@@ -82,8 +83,11 @@ class ScorePart(_Part):
         for limit, bounds in (("at_least", self.at_least), ("at_most", self.at_most)):
             for name, bound in bounds.items():
                 value = figure(figures, name, f"score.{limit}")
-                away, meets = margin(value, limit, bound)
-                told[name], within = f"{told.get(name, f'{name} {value:.4f}')}, {away}", within and meets
+                away, meets = margin(value, limit, bound, digits_of(value))
+                told[name], within = (
+                    f"{told.get(name, f'{name} {decimals(value, digits_of(value))}')}, {away}",
+                    within and meets,
+                )
         return "; ".join(told.values()), within
 
 

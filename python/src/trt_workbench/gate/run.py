@@ -253,13 +253,15 @@ def _decided(model: Path, part: ScorePart, place: Path) -> CheckResult:
             texts, passed = [*texts, f"{row.label}: {row.state}, {row.reason}"], False
             continue
         figures = {name: one.value for name, one in {found.figure: row.score, **row.score.others}.items()}
-        text, within = part.margins(figures, found.figure, f"{found.figure} {row.score.value:.4f} of {row.label}")
+        text, within = part.margins(
+            figures, found.figure, f"{found.figure} {row.score.words(row.score.value)} of {row.label}"
+        )
         if told := row.score.as_good_as_guessing:
             text, within = f"{text}, which is {told}", False
         if row.precision != BASELINE:
             ends = row.score.loss_ci95
-            text += f"; loss {decimals(row.score.loss)}"
-            text += f" ({decimals(ends[0])} to {decimals(ends[1])})" if ends else ""
+            text += f"; loss {row.score.words(row.score.loss)}"
+            text += f" ({row.score.words(ends[0])} to {row.score.words(ends[1])})" if ends else ""
             text += f", {'within' if row.meets else 'more than'} max_loss {part.max_loss:g}"
             certain = certain and row.keeps([found.figure], part.max_loss) != "not shown"
         texts, passed = [*texts, text], passed and within and (row.precision == BASELINE or bool(row.meets))

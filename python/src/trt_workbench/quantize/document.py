@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
+from trt_workbench.core.counts import decimals, digits_of
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.bootstrap import is_certain
@@ -71,6 +72,10 @@ class RowScore(Strict):
     def kept(self, names: Sequence[str]) -> dict[str, RowScore]:
         """Return the scores of those names, the first of which is its own; fewer where it lacks one."""
         return {names[0]: self, **{name: one for name in names[1:] if (one := self.others.get(name))}}
+
+    def words(self, value: float) -> str:
+        """Return a value of the figure, an end of an interval or a loss in as many decimals as the value needs."""
+        return decimals(value, digits_of(self.value))
 
     @property
     def as_good_as_guessing(self) -> str:
@@ -136,10 +141,18 @@ class ScoreMetrics(Strict):
     available: NonNegativeInt
 
     @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Every number with its interval, in words, the score first."""
+        return [
+            (name, one.words(one.value), " to ".join(map(one.words, one.ci95)) if one.ci95 else "-")
+            for name, one in {self.figure: self.score, **self.score.others}.items()
+        ]
+
+    @property
     def guessed(self) -> list[str]:
         """A sentence on a score that is hardly better than a guess; none on any other."""
         told = self.score.as_good_as_guessing
-        return [f"{self.figure} is {self.score.value:.4f}, {told}."] if told else []
+        return [f"{self.figure} is {self.rows[0][1]}, {told}."] if told else []
 
 
 class GroupScore(Strict):

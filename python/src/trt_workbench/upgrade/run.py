@@ -13,7 +13,6 @@ from trt_workbench.backends.registry import check_builds, gpu_in_use
 from trt_workbench.bench import changes
 from trt_workbench.core.builds import FILE as BUILDS
 from trt_workbench.core.builds import BuildGroups, BuiltGroup, builds_of
-from trt_workbench.core.counts import decimals
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.files import require_there
@@ -381,13 +380,13 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bo
     if scored.before is None or scored.after is None:
         return [("not proven", f"Not scored: {scored.reason}")]
     if scored.before.as_good_as_guessing and not equal:
-        told = f"{scored.name} {scored.before.value:.4f} before, {scored.before.as_good_as_guessing}."
+        told = f"{scored.name} {scored.before.words(scored.before.value)} before, {scored.before.as_good_as_guessing}."
         return [("not proven", told)]
     after, bound = scored.after, settings.max_loss
     ends = after.loss_ci95
-    within = f", 95 % interval {decimals(ends[0])} to {decimals(ends[1])}" if ends else ""
-    lost = f"loss {decimals(after.loss)}{within}"
-    text = f"{scored.name} {scored.before.value:.4f} before, {after.value:.4f} after: {lost}."
+    within = f", 95 % interval {after.words(ends[0])} to {after.words(ends[1])}" if ends else ""
+    lost = f"loss {after.words(after.loss)}{within}"
+    text = f"{scored.name} {after.words(scored.before.value)} before, {after.words(after.value)} after: {lost}."
     if after.keeps(bound, scored.images) or (equal and after.alike):  # equal to the last bit needs no proof
         return [("safe", text)]
     proven = (ends[0] if ends else after.loss) > 0
