@@ -588,3 +588,31 @@ def test_a_small_score_is_shown_by_its_digits(tmp_path: Path, monkeypatch: pytes
     said = trtw("gate", "gate.yaml", "--output", "gate").stdout
     assert float(re.findall(r"mine (\d\.\d+) of fp32", said)[0]) == pytest.approx(value, rel=1e-3)
     assert float(re.findall(r"(\d\.\d+) below at_most", said)[0]) == pytest.approx(1e-5 - value, rel=1e-3)
+
+
+@pytest.mark.usefixtures("forked_python")
+def test_an_overview_has_the_scores_of_functions(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one figure are a range; those of two are none."""
+    monkeypatch.chdir(examples)
+    depth_model(examples)
+    Path("s.py").write_text(
+        "def mine(outputs, target):\n    return {'mine': 2 - abs(outputs['depth'] - target).mean(), 'b': 3}\n"
+    )
+    runs = {
+        "a": ("depth.py:abs_rel",),
+        "b": ("depth.py:abs_rel", "--seed", 3),
+        "c": ("s.py:mine", "--better", "higher"),
+    }
+    for name, score in runs.items():
+        words = ("--data", "val.npz", "--limit", 20, "--score", *score, *COMMANDS["eval-vision"])
+        json_of("eval-vision", "depth.onnx", *words, "--output", name)
+    assert trtw("report", *runs, "--output", "all").exit_code == 0
+    text = Path("all/overview.md").read_text()
+    values = {name: json.loads(Path(f"{name}/metrics.json").read_text())["score"]["value"] for name in runs}
+    for name in "ab":
+        assert f"| depth.onnx | ort-cpu | fp32 | \N{EN DASH} | abs_rel {values[name]:.4f} |" in text
+    assert f"| mine {values['c']:.4f}, b 3.0000 |" in text
+    low, high = sorted((values["a"], values["b"]))
+    assert f"- depth.onnx: abs_rel {low:.4f} to {high:.4f} over 2 rows." in text
+    assert f"- depth.onnx on ort-cpu in fp32: mine {values['c']:.4f}." in text
+    assert "abs_rel" in Path("all/overview.html").read_text()

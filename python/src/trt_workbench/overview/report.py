@@ -11,7 +11,7 @@ from typing import Any
 
 from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment, run_document
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, foreign, refuse_foreign, write_text
@@ -21,6 +21,7 @@ from trt_workbench.decide import Decision
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.overview.runs import RunAnswer, run_answer
+from trt_workbench.quantize import ScoreMetrics
 from trt_workbench.report.page import evidence_from, is_our_page, render
 from trt_workbench.report.verdict import tone
 from trt_workbench.verify import VerifyFindings
@@ -124,8 +125,9 @@ def _said(overview: Overview) -> list[str]:
     else:
         sentences += [table.sentence for table in overview.speed]
     scored = [row for row in overview.accuracy if row["scored"] is not None]
-    for model in dict.fromkeys(row["model"] for row in scored):
-        mine = sorted((row for row in scored if row["model"] == model), key=lambda row: row["scored"])
+    by_figure = grouped(scored, lambda row: (row["model"], row["figures"][0].rpartition(" ")[0]))
+    for (model, _), rows in by_figure.items():
+        mine = sorted(rows, key=lambda row: row["scored"])
         low, high = mine[0], mine[-1]
         figure = low["figures"][0]
         if len(mine) == 1:
@@ -147,6 +149,8 @@ def _add(overview: Overview, directory: Path, command: str, *, several: bool) ->
         overview.unstable += unstable(bench.records)
     elif command == "eval-coco":
         overview.accuracy.append(_coco(read_document(directory / "metrics.json", CocoMetrics)))
+    elif command == "eval-vision":
+        overview.accuracy.append(_own(read_document(directory / "metrics.json", ScoreMetrics)))
     elif command == "eval-llm":
         metrics = read_document(directory / "metrics.json", LlmMetrics)
         overview.accuracy += _llm(metrics)
@@ -186,8 +190,20 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:
     precision = precision_label(metrics) or metrics["settings"].get("precision")
-    figures = (*task_in(metrics).shown, "images_per_s")
-    return _scored(metrics, metrics["model"], precision, metrics.get("verification"), figures)
+    return _scored(
+        metrics, metrics["model"], precision, metrics.get("verification"), (*task_in(metrics).shown, "images_per_s")
+    )
+
+
+def _own(found: ScoreMetrics) -> dict[str, Any]:
+    return {
+        "model": Path(found.model).name,
+        "backend": found.backend,
+        "precision": precision_label(found.provenance) or found.settings["precision"],
+        "verification": found.verification,
+        "scored": found.score.value,
+        "figures": [f"{name} {value}" for name, value, _ in found.rows],
+    }
 
 
 def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
