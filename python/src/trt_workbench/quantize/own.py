@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
 import pkgutil
 import runpy
 import sys
@@ -31,7 +31,7 @@ _WORSE = {"higher": "falls", "lower": "rises"}
 _LOAD_S, _SAMPLE_S = 300.0, 60.0
 _LARGEST = 1e100
 # What calls the user's code, and says nothing of a fault in it.
-_LOADING = (__file__, pkgutil.__file__, importlib.__file__)
+_LOADING = (__file__, pkgutil.__file__, importlib.__file__, importlib.metadata.__file__)
 
 
 class Judge:
