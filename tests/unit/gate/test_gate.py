@@ -307,6 +307,10 @@ def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, 
         ),
         ("score: {score: 's.py:f', data: x.npy, at_least: {f: 1}, baseline: .}", "score: baseline is of eval-coco"),
         (
+            "score: {score: cosine, at_least: {cosine: 1}, precisions: fp16}",
+            "score: precisions: with `score` a loss is against fp32; add it.",
+        ),
+        (
             "score: {score: top2, data: x.npy, at_least: {top2: 1}}",
             "score: score: there is no score 'top2'; did you mean top1?",
         ),

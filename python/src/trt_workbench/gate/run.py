@@ -102,6 +102,8 @@ def _require_usable(config: GateConfig) -> None:
             if isinstance(part, ScorePart) and part.is_decided:
                 if part.baseline:
                     raise UsageProblem("baseline is of eval-coco; with `score` the loss is against fp32 of this run.")
+                if BASELINE not in settings["precisions"]:
+                    raise UsageProblem(f"precisions: with `score` a loss is against {BASELINE}; add it.")
                 limits = () if {*settings["precisions"]} - {BASELINE} else limits[:2]
             elif isinstance(part, ScorePart):
                 _require_figures(part, settings)

@@ -312,8 +312,7 @@ def _calibrated(
 def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
     """Say which activations have almost no range."""
     zeros = [name for name, found in ranges.items() if not found.largest]
-    said = f"Always 0 in the calibration data, so the range is meaningless: {some(zeros, 5)}."
-    return (said,) if zeros else ()
+    return (f"Always 0 in the calibration data, so the range is meaningless: {some(zeros, 5)}.",) if zeros else ()
 
 
 def _notes(precision: str, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
