@@ -372,7 +372,7 @@ def _value(given: Any, folder: Path, where: str, dtype: str | None = None) -> ND
             if not (leaves <= {str} or leaves <= {bool, int, float}):
                 raise ValueError("it has to be a number, a text, or an array of numbers or of texts")
             found = np.asarray(given, dtype)
-            if found.dtype.kind in "biu" and not np.array_equal(found, given):
+            if found.dtype.kind in "biu" and found.tolist() != given:
                 raise ValueError(f"it does not fit {dtype}")
             return found
         if is_array(given):
