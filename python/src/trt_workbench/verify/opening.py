@@ -19,7 +19,6 @@ from trt_workbench.backends.measure.inputs import with_limits
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend, runs_plans
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import require_file
 from trt_workbench.core.settings import with_flags
 from trt_workbench.core.stack import Stack
 from trt_workbench.engine.manifest import read_manifest
@@ -282,9 +281,8 @@ def own_model(target: Path) -> Model | None:
     """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same.
 
     Raises:
-        UsageProblem: there is no such file, or it is no plan and no sound model.
+        UsageProblem: it is no plan and no sound model.
     """
-    require_file("engine or model", target)
     if target.suffix == MODEL_SUFFIX:
         return Model.open(target)
     manifest = read_manifest(target)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.documents import json_values, key_of, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import (
     ShardRun,
@@ -135,18 +136,23 @@ def _rows(one: ShardRun) -> list[TriedCase]:
 
 def what_decides(request: VerifyRequest) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
+    require_file("engine or model", request.target)
     backend = request.backend if request.stack else require_backend(request.backend, request.target.suffix).name
     model = Model.open(request.model) if request.model else own_model(request.target)
-    record = Path(request.reference).is_dir()
-    settings = {name: getattr(request, name) for name in VerifySettings.__dataclass_fields__ if name not in _PLACES}
     return identity(
         {
             "model_sha256": sha256_of(request.target),
             "reference_model_sha256": model.sha256 if model else None,
-            "reference": KeptReference(Path(request.reference)).index.sha256 if record else request.reference,
+            "reference": (
+                KeptReference(reference).index.sha256
+                if (reference := Path(request.reference)).is_dir()
+                else request.reference
+            ),
             "inputs_sha256": hash_sources(request.inputs, request.split),
             "backend": backend,
-            "settings": settings,
+            "settings": {
+                name: getattr(request, name) for name in VerifySettings.__dataclass_fields__ if name not in _PLACES
+            },
             "preparation": request.preparation,
         },
         [request.device if request.stack else gpu_in_use(backend, {"device": request.device, **request.options})],
