@@ -1,5 +1,6 @@
 """A full disk on one node: its shard says so in one sentence, merge names it, and the same command finishes it."""
 
+import re
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,8 @@ def test_a_full_disk_is_said_and_the_shard_is_done_again(
     assert failed.stderr.count("error: ") == 1
     assert "No space left on device" in failed.stderr
     assert "Traceback" not in failed.stderr
-    assert failed.stdout.endswith("left: []\n")
+    # of verify the cases so far stay, as of a run that was killed: the same command goes on with them
+    assert re.search(r"left: \[\]\n$" if command != "verify" else r"left: \['\.s\..*\.staging'\]\n$", failed.stdout)
     merge = ("merge", *(tmp_path / f"node-{index}" for index in "01"), "-o", tmp_path / "merged", "--no-report")
     held(stderr_of("merge", tmp_path / f"node-{other}", "-o", tmp_path / "merged", "--no-report"))
     assert "is done" in stdout_of(*shards[mine])

@@ -19,6 +19,7 @@ from trt_workbench.backends.measure.inputs import with_limits
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend, runs_plans
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
 from trt_workbench.core.settings import with_flags
 from trt_workbench.core.stack import Stack
 from trt_workbench.engine.manifest import read_manifest
@@ -281,14 +282,14 @@ def own_model(target: Path) -> Model | None:
     """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same.
 
     Raises:
-        UsageProblem: it is no plan and no sound model.
+        UsageProblem: there is no such file, or it is no plan and no sound model.
     """
+    require_file("engine or model", target)
     if target.suffix == MODEL_SUFFIX:
         return Model.open(target)
     manifest = read_manifest(target)
-    model = target.with_name(manifest.model.file) if manifest else None
-    same = manifest and model and model.is_file() and sha256_of(model) == manifest.model.sha256
-    return Model.open(model) if model and same else None
+    model = target.with_name(manifest.model.file) if manifest else target
+    return Model.open(model) if manifest and model.is_file() and sha256_of(model) == manifest.model.sha256 else None
 
 
 def graph_hash(graph: Model | None, target: Path) -> str | None:

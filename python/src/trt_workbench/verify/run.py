@@ -122,9 +122,9 @@ def verify(
         todo = list(calls(request, opened))
         if request.seconds is not None:  # what several rows show, one alone cannot
             todo.sort(key=lambda call: (call.case.batch or 1) == 1)
-        found = judged(try_cases(request, opened, todo, folder, note, step, earlier))
+        tried = try_cases(request, opened, todo, folder, note, step, earlier)
     (folder / RECORDS).unlink(missing_ok=True)
-    return found
+    return judged(tried)
 
 
 def try_cases(

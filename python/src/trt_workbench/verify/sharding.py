@@ -12,7 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.documents import json_values, key_of, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import require_file
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import (
     ShardRun,
@@ -136,9 +135,8 @@ def _rows(one: ShardRun) -> list[TriedCase]:
 
 def what_decides(request: VerifyRequest) -> dict[str, Any]:
     """Return what decides the result and is known before the work."""
-    require_file("engine or model", request.target)
-    backend = request.backend if request.stack else require_backend(request.backend, request.target.suffix).name
     model = Model.open(request.model) if request.model else own_model(request.target)
+    backend = request.backend if request.stack else require_backend(request.backend, request.target.suffix).name
     return identity(
         {
             "model_sha256": sha256_of(request.target),
