@@ -265,7 +265,8 @@ def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
 
     def refused(document: dict[str, Any], *words: object) -> None:
         path.write_text(json.dumps(document))
-        said.append(stderr_of(*QUICK, model, "--contract", path, "--transcribe", *words).splitlines()[-1])
+        lines = stderr_of(*QUICK, model, "--contract", path, "--transcribe", *words).splitlines()
+        said.append([line for line in lines if line.startswith("error: ")][-1])
 
     refused({name: one for name, one in contract.items() if name != "decoding"})
     refused({**contract, "schema_version": 2})

@@ -35,7 +35,7 @@ class LlmTokenizer:
         self._tokenizer = tokenizer
         self.kind = type(tokenizer).__name__
         self.bos_id: int | None = tokenizer.bos_token_id
-        self.adds_bos = self.bos_id is not None and list(tokenizer("a").input_ids[:1]) == [self.bos_id]
+        self.adds_bos = list(tokenizer("a").input_ids[:1]) == [self.bos_id]  # fails if it cannot be used
 
     def encode(self, text: str) -> EncodedText:
         """Return the tokens of the whole text; it is not cut at any length."""
