@@ -24,6 +24,7 @@ def pytest_sessionstart():
     tiers.EVERY_S = 0.01
 """
 MODULE = """
+import time
 import pytest
 
 @pytest.mark.long
@@ -36,7 +37,7 @@ def test_each(name): pass
 @pytest.mark.gpu
 def test_gpu(): pass
 
-def test_short(): pass
+def test_short(): time.sleep(0.5)  # many times what a line waits for
 """
 
 
