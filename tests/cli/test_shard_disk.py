@@ -56,8 +56,11 @@ def test_a_full_disk_is_said_and_the_shard_is_done_again(
     assert failed.stderr.count("error: ") == 1
     assert "No space left on device" in failed.stderr
     assert "Traceback" not in failed.stderr
-    # of verify the cases so far stay, as of a run that was killed: the same command goes on with them
-    assert re.search(r"left: \[\]\n$" if command != "verify" else r"left: \['\.s\..*\.staging'\]\n$", failed.stdout)
+    if command == "verify":  # its cases so far stay, as of a run that was killed: the same command goes on with them
+        (kept,) = re.findall(r"left: \['(\.s\..*\.staging)'\]\n$", failed.stdout)
+        assert f"its files are kept: {tmp_path / f'node-{mine}' / kept}" in failed.stderr
+    else:
+        assert failed.stdout.endswith("left: []\n")
     merge = ("merge", *(tmp_path / f"node-{index}" for index in "01"), "-o", tmp_path / "merged", "--no-report")
     held(stderr_of("merge", tmp_path / f"node-{other}", "-o", tmp_path / "merged", "--no-report"))
     assert "is done" in stdout_of(*shards[mine])

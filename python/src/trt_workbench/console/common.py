@@ -210,10 +210,9 @@ def kept_if_interrupted(run: RunDirectory, results: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Exception) as error:
         if (run.path / results).exists():
-            with suppress(UsageProblem):  # where a full disk takes no more; the error says so
-                directory = run.commit("partial")
-                if isinstance(error, KeyboardInterrupt):
-                    raise interrupted(directory) from None
+            directory = run.commit("partial")
+            if isinstance(error, KeyboardInterrupt):
+                raise interrupted(directory) from None
         raise
 
 

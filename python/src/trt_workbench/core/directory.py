@@ -166,8 +166,8 @@ class RunDirectory:
             except OSError as error:
                 self._kept = True
                 raise UsageProblem(
-                    f"The finished run cannot be moved to {self.destination} ({error.strerror}); its files are kept: "
-                    f"{self.path}"
+                    f"The {'finished' if status == 'complete' else 'unfinished'} run cannot be moved to "
+                    f"{self.destination} ({error.strerror}); its files are kept: {self.path}"
                 ) from error
             _finished = self.destination
             for left in _stagings(self.destination):
