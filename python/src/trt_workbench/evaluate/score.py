@@ -18,7 +18,14 @@ from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.settings import with_flags
 from trt_workbench.model.opened import Model
 from trt_workbench.model.precision import precision_label
-from trt_workbench.quantize import SCORED_SAMPLES, CalibrationSettings, Likeness, ScoreMetrics, calibration_data
+from trt_workbench.quantize import (
+    BUILT_IN,
+    SCORED_SAMPLES,
+    CalibrationSettings,
+    Likeness,
+    ScoreMetrics,
+    calibration_data,
+)
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.verdict import NOT_PROVEN, Headline
 from trt_workbench.verify import let_through
@@ -64,7 +71,7 @@ def task_of(
         UsageProblem: the score is of another command, an option would be ignored, or model, data and score do not fit
             each other.
     """
-    if score in ("cosine", "top1", "wer"):
+    if score in BUILT_IN and score != "perplexity":  # AP is of `vision`
         other = "eval-stream --transcribe" if score == "wer" else "decide, as it compares with fp32"
         raise UsageProblem(f"--score {score} is not evaluated alone; that is for {other}.")
     own = (

@@ -20,6 +20,7 @@ from .scores import ResampledScore as ResampledScore
 from .scores import coco_scores as coco_scores
 from .sensitivity_report import draw_groups as draw_groups
 from .settings import AP as AP
+from .settings import BUILT_IN as BUILT_IN
 from .settings import Better as Better
 from .settings import CalibrationSettings as CalibrationSettings
 from .settings import Score as Score

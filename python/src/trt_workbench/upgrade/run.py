@@ -22,7 +22,7 @@ from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
 from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import OwnScore, ResampledScore, array_scores, coco_scores, own_score
+from trt_workbench.quantize import BUILT_IN, OwnScore, ResampledScore, array_scores, coco_scores, own_score
 from trt_workbench.upgrade.document import (
     FAILED,
     FILE,
@@ -74,7 +74,7 @@ def upgrade(
         require_there("data set", one)
     if settings.score and not settings.data:
         raise UsageProblem("--score needs --data.")
-    if settings.score in ("ap", "top1", "cosine", "wer"):
+    if settings.score in BUILT_IN and settings.score != "perplexity":
         raise UsageProblem(f"--score {settings.score} is not compared here; leave it out, or pass a function.")
     kept = recorded_side(settings.before)
     if kept and settings.record:
