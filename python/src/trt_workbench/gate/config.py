@@ -84,10 +84,8 @@ class ScorePart(_Part):
             for name, bound in bounds.items():
                 value = figure(figures, name, f"score.{limit}")
                 away, meets = margin(value, limit, bound, digits_of(value))
-                told[name], within = (
-                    f"{told.get(name, f'{name} {decimals(value, digits_of(value))}')}, {away}",
-                    within and meets,
-                )
+                told[name] = f"{told.get(name, f'{name} {decimals(value, digits_of(value))}')}, {away}"
+                within = within and meets
         return "; ".join(told.values()), within
 
 
