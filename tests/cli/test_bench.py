@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.fork_server import ForkServer
 from tests.in_app import json_of, measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
-from tests.waiting import wait_until
+from tests.waiting import ended
 
 from trt_workbench.bench import run as bench_run
 from trt_workbench.bench.config import shipped_configs
@@ -262,17 +261,8 @@ def test_nothing_is_taken_of_a_finished_run_or_of_another_machine_version_or_set
 
 
 def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:
-    program = "from trt_workbench.main import main; main()"
     words = ("bench", config, "--output", run, "--only", "b1/one")
-    said = run.with_name("said")
-    with said.open("wb") as file:
-        process = fork_server.start(program, *words, stdout=file, stderr=file)
-        wait_until(lambda: process.poll() is not None or list(run.parent.glob(f".{run.name}.*/records.jsonl")))
-        assert process.returncode is None, said.read_text()
-        time.sleep(0.3)
-        os.kill(process.pid, ending)
-        code = process.wait()
-    return code, said.read_text()
+    return ended(fork_server, run, "records.jsonl", ending, *words, later_s=0.3)
 
 
 @pytest.mark.long

@@ -1,7 +1,6 @@
 """`trtw eval-stream` as a program: exit codes, files, its report."""
 
 import json
-import os
 import signal
 import wave
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from tests.fork_server import ForkServer
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
 from tests.texts import held
-from tests.waiting import wait_until
+from tests.waiting import ended
 
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 
@@ -185,16 +184,13 @@ def test_the_embedded_model_by_its_path_needs_no_contract_either(tmp_path: Path)
 def test_the_same_command_goes_on_with_a_run_that_was_ended(
     model: list[str], tmp_path: Path, fork_server: ForkServer, ending: signal.Signals
 ) -> None:
-    run, said = tmp_path / "run", tmp_path / "said"
+    run = tmp_path / "run"
     words = ("eval-stream", *model, "--chunks", 3000, "--no-report", "--output")
     often = "from trt_workbench.stream import run; run._EVERY_S = 0; from trt_workbench.main import main; main()"
-    with said.open("wb") as file:
-        process = fork_server.start(often, *words, run, stdout=file, stderr=file)
-        wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".run.*/part/chunks.npz")))
-        os.kill(process.pid, ending)
-        assert process.wait() == (-ending if ending == signal.SIGKILL else 130), said.read_text()
+    code, said = ended(fork_server, run, "part/chunks.npz", ending, *words, run, program=often)
+    assert code == (-ending if ending == signal.SIGKILL else 130), said
     if ending != signal.SIGKILL:
-        assert f"continue with `… --output {run}`" in said.read_text()
+        assert f"continue with `… --output {run}`" in said
         assert json.loads((run / "run.json").read_text())["status"] == "partial"
         held(stderr_of("report", run))
     other = trtw(*words, run, "--seed", 3)

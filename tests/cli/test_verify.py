@@ -21,7 +21,7 @@ from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
 from tests.texts import held
 from tests.unit.model.sanitize.test_attention import attention
-from tests.waiting import wait_until
+from tests.waiting import ended
 from typer.testing import Result
 
 from trt_workbench.backends.base import Session, SessionOptions
@@ -295,17 +295,12 @@ def test_a_runtime_that_is_compared_with_itself_is_not_called_right(
 def test_the_same_command_goes_on_with_a_run_that_was_ended(
     model: Path, tmp_path: Path, fork_server: ForkServer, ending: signal.Signals
 ) -> None:
-    run, one, said = tmp_path / "run", tmp_path / "one", tmp_path / "said"
+    run, one = tmp_path / "run", tmp_path / "one"
     words = ("verify", model, "--backend", "ort-cpu", "--dim", "batch=1:4:300", "--output")
-    with said.open("wb") as file:
-        process = fork_server.start(
-            "from trt_workbench.main import main; main()", *words, run, stdout=file, stderr=file
-        )
-        wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".run.*/records.jsonl")))
-        os.kill(process.pid, ending)
-        assert process.wait() == (-ending if ending == signal.SIGKILL else 130), said.read_text()
+    code, said = ended(fork_server, run, "records.jsonl", ending, *words, run)
+    assert code == (-ending if ending == signal.SIGKILL else 130), said
     if ending != signal.SIGKILL:
-        assert f"continue with `… --output {run}`" in said.read_text()
+        assert f"continue with `… --output {run}`" in said
         assert json.loads((run / "run.json").read_text())["status"] == "partial"
         held(stderr_of("report", run))
     again = trtw(*words, run)
