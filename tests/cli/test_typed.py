@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import typer
+from tests.texts import held
 from typer.core import TyperCommand
 from typer.testing import CliRunner
 
@@ -42,11 +43,7 @@ def _taken(words: list[str], kind: type[TyperCommand]) -> Any:
     try:
         app(words, standalone_mode=False)
     except Exception as error:  # of the click that typer has of its own
-        said = str(error)
-        assert (
-            kind is TyperCommand or "Input should" not in said
-        )  # pydantic's words, for which `PanelCommand` has others
-        return type(error), "" if type(error).__name__ == "BadParameter" else said
+        return type(error), str(error)
     return {name: (type(value), value) for name, value in found.items() if name != "found"}
 
 
@@ -74,7 +71,11 @@ _SHARES = ("1", "1.", ".5", "0.25", "1e3", "-1", "1.2.3", ".", "0.1" + "3" * 30)
     ],
 )
 def test_a_value_is_read_as_typer_reads_it(words: list[str]) -> None:
-    assert _taken(words, PanelCommand) == _taken(words, TyperCommand)
+    ours, typers = _taken(words, PanelCommand), _taken(words, TyperCommand)
+    if isinstance(ours, tuple) and ours[0].__name__ == "BadParameter":  # `PanelCommand` has words of its own
+        held(ours[1])
+        ours = ours[0], typers[1]
+    assert ours == typers
 
 
 @pytest.mark.parametrize("words", [[""], ["m", "-o", ""], ["m", "--output="], ["m", "a.png", ""]], ids=" ".join)
