@@ -75,3 +75,22 @@ def test_how_much_is_accumulated_at_once_changes_nothing(seed: int, at_once: int
         parts = matches.figures(counts)
     assert all(np.allclose(values, parts.figures[name], 0, 1e-12, True) for name, values in whole.figures.items())
     assert np.allclose(whole.by_class, parts.by_class, 0, 1e-12, True)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), processors=st.integers(2, 40), operation=st.integers(1, 5_000))
+def test_threads_give_the_figures_of_one_to_the_last_bit(seed: int, processors: int, operation: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = ground_truth(rng, 60, 9)
+    matches = CocoMatches(np.arange(1, 10), truth, CATEGORIES, detections_near(rng, truth, 200, 9))
+    counts, found = draw_counts(9, seed, 60), []
+    for number in (1, processors):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(accumulate, "available_processors", lambda number=number: number)
+            patch.setattr(accumulate, "_OPERATION", operation)
+            found.append(matches.figures(counts))
+    alone, shared = found
+    assert {name: values.tobytes() for name, values in alone.figures.items()} == {
+        name: values.tobytes() for name, values in shared.figures.items()
+    }
+    assert alone.by_class.tobytes() == shared.by_class.tobytes()

@@ -5,18 +5,21 @@ precision from a recall on, which COCO's figures are made of, is at the end of s
 worked out: of a good detector's matches few are such ends.
 
 The resamples of a number lie side by side. Curves go on together: a step takes each that has another run to its next
-one, in one operation on all of them.
+one, in one operation on all of them. Parts of the resamples are worked out at the same time, each in a thread.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trt_workbench.core.environment import available_processors
 
 if TYPE_CHECKING:
     from trt_workbench.vision.matches import ClassMatches
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 RECALLS: Final = np.linspace(0.0, 1.0, 101)
 LIMITS: Final = (1, 10)
 """Detections of an image, of the recalls that follow those of the areas."""
-_AT_ONCE: Final = 2_000_000  # numbers of an intermediate array
+_AT_ONCE: Final = 2_000_000  # numbers of an intermediate array, of all threads
+_THREADS: Final = 8  # at most
+_OPERATION: Final = 50_000  # numbers that a thread takes at a time; of fewer, threads wait for each other
 _TOGETHER: Final = 16_000  # detections of categories whose curves go on together
 _ROWS: Final = 4_096  # of draws that are added up at once
 _Places = NDArray[np.intp]
+_Figures = tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]
 
 
 class _Sums(NamedTuple):
@@ -99,26 +105,36 @@ def accumulate(
     present, by_class = np.zeros((areas + len(LIMITS), resamples), np.intp), np.full((len(classes), resamples), np.nan)
     drawn = np.vstack([counts.T, -counts.T, np.zeros((1, resamples), np.int32)])
     sizes = np.cumsum([len(one.images) + 1 for one in classes]) // _TOGETHER
-    for begin, end in itertools.pairwise([*np.flatnonzero(np.diff(sizes, prepend=-1)).tolist(), len(classes)]):
-        for part, objects, known, recalls in _together(classes[begin:end], drawn):
-            precision[:, :, part] += known.sum(axis=2)
-            recall[:, :, part] += recalls.sum(axis=2)
-            present[:, part] += np.count_nonzero(objects, axis=1)
-            by_class[begin:end, part] = np.where(objects[0] > 0, known[0].mean(axis=0), np.nan)
+
+    def add(figures: Callable[[NDArray[np.int32]], _Figures], some: slice, part: slice) -> None:
+        objects, known, recalls = figures(drawn[:, part])
+        precision[:, :, part] += known.sum(axis=2)
+        recall[:, :, part] += recalls.sum(axis=2)
+        present[:, part] += np.count_nonzero(objects, axis=1)
+        by_class[some, part] = np.where(objects[0] > 0, known[0].mean(axis=0), np.nan)
+
+    with ThreadPoolExecutor(most := min(available_processors(), _THREADS)) as pool:
+        begins = [*np.flatnonzero(np.diff(sizes, prepend=-1)).tolist(), len(classes)]
+        for some in itertools.starmap(slice, itertools.pairwise(begins)):
+            figures, numbers, width = _together(classes[some], drawn)
+            threads = min(most, width * resamples // _OPERATION + 1)
+            step = min(_AT_ONCE // threads // numbers, (resamples - 1) // threads) + 1
+            list(pool.map(partial(add, figures, some), [slice(at, at + step) for at in range(0, resamples, step)]))
     return precision, recall, present, by_class
 
 
 def _together(
     classes: Sequence[ClassMatches], drawn: NDArray[np.int32]
-) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]]:
-    """Yield figures of some resamples after others: how many objects there are, and AP and recall of each threshold.
+) -> tuple[Callable[[NDArray[np.int32]], _Figures], int, int]:
+    """Return what works out figures of some resamples, and how many numbers it holds of each, and takes at a time.
 
     Args:
         classes: matches of categories whose curves go on together. A curve is of an area, a threshold and a category.
         drawn: int32 [2 images + 1, resamples], how often each image was drawn, less each of these, and 0.
 
-    Yields:
-        Which resamples, int [areas and limits, categories, resamples], and as `accumulate`, for each category.
+    Returns:
+        Of some columns of `drawn`: how many objects there are, int [areas and limits, categories, resamples], and AP
+        and recall of each threshold, as `accumulate`, for each category.
     """
     owners, of_objects = (
         np.repeat(np.arange(len(classes)), [len(getattr(one, name)) for one in classes])
@@ -159,10 +175,9 @@ def _together(
     firsts, lasts = (
         np.argsort(right.order)[np.searchsorted(owned, known, side) - (side == "right")] for side in ("left", "right")
     )
-    step = _AT_ONCE // max(len(last), (areas + len(LIMITS)) * thresholds * many) + 1
-    for start in range(0, drawn.shape[1], step):
-        part = slice(start, start + step)
-        counts = np.ascontiguousarray(drawn[:, part])
+
+    def figures(some: NDArray[np.int32]) -> _Figures:
+        counts = np.ascontiguousarray(some)
         present = objects.of_draws(counts)
         numbers, number = np.unique(present, return_inverse=True)  # there are few different ones
         reached = np.concatenate([_reached(one) for one in numbers.tolist()])
@@ -181,7 +196,9 @@ def _together(
         recall.reshape(-1, counts.shape[1])[known] = finds[lasts]
         recall[areas:] = few.of_draws(counts).reshape(recall[areas:].shape)
         present = present.reshape(areas, many, -1)[[*range(areas), *(0 for _ in LIMITS)]]
-        yield part, present, precision, recall / np.maximum(present, 1)[:, None]
+        return present, precision, recall / np.maximum(present, 1)[:, None]
+
+    return figures, max(len(last), (areas + len(LIMITS)) * thresholds * many), len(last) // max(len(right.widths), 1)
 
 
 def _listed(wanted: NDArray[Any], owners: _Places, many: int) -> tuple[_Places, _Places, _Places]:
