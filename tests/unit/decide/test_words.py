@@ -103,6 +103,14 @@ def test_a_loss_that_few_samples_show_is_not_shown_and_fails_where_certainty_is_
     held(recommendation([BASE, loose], task(), 0.005, samples, certain=True).sentence)
 
 
+@pytest.mark.parametrize(("margin", "why"), [(0.001, ": an interval needs 30"), (0.123, ", about 21,000 would")])
+def test_an_interval_of_few_samples_says_why_it_shows_nothing(margin: float, why: str) -> None:
+    near = row("int8", 0.002, margin, speed(5, 1), certain=False)
+    (found,) = accuracies([BASE, near], ["AP"], "samples", 0.005, 12)
+    assert found.sentence.endswith(f"; 12 samples cannot settle it{why}")
+    assert found.keeps == "not shown"
+
+
 @pytest.mark.parametrize(("name", "value", "guess"), [("AP", 0.0, 0.0), ("WER", 1.2, 1.0), ("WER", 0.0, None)])
 def test_on_a_baseline_that_is_a_guess_nothing_is_decided(name: str, value: float, guess: float | None) -> None:
     rows = [row("fp32", 0, 0, speed(10, 1)), row("int8", 0, 0, speed(5, 2))]
