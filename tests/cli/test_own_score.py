@@ -18,9 +18,9 @@ from tests.guides import ROOT
 from tests.in_app import json_of, stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
+from tests.unit.quantize.test_own import numbers_of
 
 import trt_workbench.api as tw
-from trt_workbench.quantize.own import OwnScore
 
 GENERATOR = np.random.default_rng(11)
 TURN = np.linalg.qr(GENERATOR.standard_normal((16, 16)))[0].astype(np.float32)
@@ -116,8 +116,7 @@ def objects(_: Path) -> tuple[Any, Any, list[float]]:
 
 def test_the_example_of_a_fold_is_the_f1_of_all_samples(examples: Path) -> None:
     outputs, truth, both = objects(examples)
-    score = OwnScore.loaded(f"{examples}/f1.py:f1", None)
-    found = score.of(outputs, [{"truth": one} for one in truth], [*"abcdefghi"], examples / "score.log", 0)
+    found = numbers_of(f"{examples}/f1.py:f1", outputs, [{"truth": one} for one in truth], examples)
     positives, hits = (outputs["scores"] > 0.5).sum(), sum(both)
     precision, recall = hits / positives, hits / truth.sum()
     assert found["folded"][0] == pytest.approx(2 * precision * recall / (precision + recall))
@@ -139,11 +138,9 @@ def test_examples_of_the_guide_give_what_a_loop_gives(
     examples: Path, score: str, better: str | None, made: Callable[[Path], tuple[Any, Any, list[float]]]
 ) -> None:
     outputs, targets, by_hand = made(examples)
-    names = [str(place) for place in range(len(by_hand))]
-    loaded = OwnScore.loaded(f"{examples}/{score}", better)
     targets = targets if isinstance(targets, dict) else {"targets": targets}
-    rows = [{name: np.asarray(one[row]) for name, one in targets.items()} for row in range(len(names))]
-    found = loaded.of(outputs, rows, names, examples / "score.log", 0)
+    rows = [{name: np.asarray(one[row]) for name, one in targets.items()} for row in range(len(by_hand))]
+    found = numbers_of(f"{examples}/{score}", outputs, rows, examples, better)
     assert found["own"] == pytest.approx(by_hand, abs=1e-12)
     assert found["worse"] == ("rises" if score.split(":")[1] in ("abs_rel", "cer") else "falls")
     assert np.std(by_hand) > 0
@@ -177,8 +174,9 @@ def test_a_decision_by_a_function_has_paired_intervals(examples: Path, monkeypat
         "--output", "run",
     )  # fmt: skip
     assert (found["figure"], found["unit"], found["samples"]) == ("abs_rel", "samples", 400)
-    samples = [json.loads(Path(f"run/scores/{name}/ort-cpu/samples.json").read_text()) for name in ("fp32", "int8")]
-    before, after = (np.array(one["own"]) for one in samples)
+    files = [Path(f"run/scores/{name}/ort-cpu/samples.json") for name in ("fp32", "int8")]
+    samples = [next(iter(json.loads(file.read_text())["numbers"].values())) for file in files]
+    before, after = (np.array(one["each"]) for one in samples)
     score = found["rows"][1]["score"]
     assert score["value"] == pytest.approx(after.mean())
     assert score["loss"] == pytest.approx(after.mean() - before.mean())

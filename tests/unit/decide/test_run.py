@@ -23,7 +23,7 @@ def test_a_format_that_does_not_apply_does_so_on_every_runtime_whatever_its_word
     weights = {"w": np.ones((7, 5), np.float32)}  # too small for blocks of 16
     model = write_onnx(tmp_path / "budget.onnx", "g (float[n,7] x) => (float[n,5] y) { y = MatMul(x, w) }", weights)
     calibration = CalibrationSettings()
-    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
     notes: list[str] = []
     run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, notes.append)
     run._unavailable = {}
@@ -40,7 +40,7 @@ def test_a_cast_that_leaves_all_in_fp32_does_not_apply(tmp_path: Path, precision
     nodes = "s = Mul(x, x) m = ReduceMean<axes=[1]>(s) q = Sqrt(m) y = Div(x, q)"
     model = write_onnx(tmp_path / "m.onnx", f"g (float[n,7] x) => (float[n,7] y) {{ {nodes} }}")
     calibration = CalibrationSettings()
-    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
     run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, lambda _: None)
     run._unavailable = {}
     row = DraftRow(precision, "ort-cpu")
@@ -52,7 +52,7 @@ def test_a_cast_that_leaves_all_in_fp32_does_not_apply(tmp_path: Path, precision
 def test_a_fixed_batch_is_what_is_timed(tmp_path: Path, batch: str, asked: int, timed: int) -> None:
     model = write_onnx(tmp_path / "m.onnx", f"g (float[{batch},7] x) => (float[{batch},7] y) {{ y = Relu(x) }}")
     calibration = CalibrationSettings()
-    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
     run = DecideRun(subject, DecideSettings(batch=asked), tmp_path, lambda *_: None, lambda _: None)
     run._fit_batch()
     assert run.settings.batch == timed
@@ -63,7 +63,7 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     calibration = CalibrationSettings()
     model = write_onnx(tmp_path / "m.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }")
     asked = DecideSettings(budget=1e-9)
-    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
     run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
     rows = [DraftRow("fp32", "trt", path=model, build=2)]  # losses are relative to the first
     for name in ("fp16", "int8"):
@@ -84,7 +84,7 @@ def test_no_build_is_begun_that_may_leave_no_time_for_its_latency(
 ) -> None:
     calibration = CalibrationSettings()
     model = write_onnx(tmp_path / "m.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }")
-    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
     run = DecideRun(subject, DecideSettings(budget=3600), tmp_path, lambda *_: None, lambda _: None)
     lateness: dict[str, bool] = {}
 
@@ -103,7 +103,7 @@ def test_no_build_is_begun_that_may_leave_no_time_for_its_latency(
 def test_a_model_that_changes_meanwhile_is_no_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calibration, text = CalibrationSettings(), "g (float[1] x) => (float[1] y) { y = Abs(x) }"
     model = write_onnx(tmp_path / "m.onnx", text)
-    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
     run = DecideRun(subject, DecideSettings(precisions=("fp32",)), tmp_path, lambda *_: None, lambda _: None)
 
     def score(*_: object) -> None:

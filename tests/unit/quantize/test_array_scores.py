@@ -16,7 +16,8 @@ from trt_workbench.backends.ort.cpu import OrtCpuSession
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate
-from trt_workbench.quantize.figures import array_scores, score_arrays
+from trt_workbench.quantize.figures import COSINE, metric_of, score_arrays
+from trt_workbench.quantize.scores import ResampledScore
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 GENERATOR = np.random.default_rng(5)
@@ -39,12 +40,16 @@ def score(model: Path, name: str, source: Path | None = None, baseline: Path | N
     values = {
         "model": str(model), "source": str(source or model), "folder": str(folder), "backend": "ort-cpu",
         "baseline": None if baseline is None else str(baseline), "precision": "fp32", "batch": 7,
-        "options": {}, "shapes": None, "half": None, "own": None, "annotations": None,
+        "options": {}, "shapes": None, "half": None, "score": asdict(COSINE), "annotations": None,
         "data": asdict(CalibrationSettings(calibration=str((source or model).parent / "data.npy"), samples=30)),
         "allow_unverified": False,
     }  # fmt: skip
     score_arrays({**values, **changes})
     return folder
+
+
+def array_scores(folder: Path, kind: str, seed: int) -> ResampledScore:
+    return metric_of(kind).read(folder, seed)
 
 
 def test_a_candidate_beside_the_float_model(model: Path) -> None:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from trt_workbench.quantize.document import RowScore
-from trt_workbench.quantize.figures import SampleScores, array_scores
+from trt_workbench.quantize.figures import COSINE, metric_of
+from trt_workbench.quantize.own import _step
+from trt_workbench.quantize.scores import SampleNumbers, SampleScores
 
 Values = NDArray[np.float64]
 ORDER = ("yes", "not shown", "no")
@@ -50,14 +52,22 @@ def judged(score: RowScore, count: int, bound: float) -> int:
     return 0 if score.keeps(bound, count) else 2 if lost else 1
 
 
+def of_function(each: Values, guessed: Values, worse: str = "falls") -> dict[str, Any]:
+    """The fields of what a function gives of samples."""
+    guess = {"each": guessed.tolist(), "folded": ()}
+    own = {"each": each.tolist(), "folded": ()}
+    return {**own, "worse": worse, "step": _step(own, guess), "guessed": guess}
+
+
 def against(folder: Path, count: int, baseline: dict[str, Any], candidate: dict[str, Any], figure: str) -> RowScore:
     """Return the score of what two runs have written."""
-    found = []
+    found, metric = [], metric_of(figure)
     for name, fields in (("baseline", baseline), ("candidate", candidate)):
         (folder / name).mkdir(exist_ok=True)
-        scores = SampleScores(names=[str(n) for n in range(count)], **fields)
+        numbers = {getattr(metric, "number", "") or "f": SampleNumbers(**fields)}
+        scores = SampleScores(names=[str(n) for n in range(count)], numbers=numbers)
         (folder / name / "samples.json").write_text(scores.model_dump_json())
-        found.append(array_scores(folder / name, figure, 0))
+        found.append(metric.read(folder / name, 0))
     return found[1].against(found[0])
 
 
@@ -90,10 +100,9 @@ def test_a_candidate_that_is_nowhere_worse_gets_no_worse_verdict(
     less = scale * LOSSES[first](rng, count)
     more = np.maximum(less, scale * LOSSES[second](rng, count))
     sign = 1 if higher else -1
-    guessed = (own * 0.5 - sign * scale).tolist()
 
     def fields(loss: Values) -> dict[str, Any]:
-        return {"worse": "falls" if higher else "rises", "guessed": guessed, "own": (own - sign * loss).tolist()}
+        return of_function(own - sign * loss, own * 0.5 - sign * scale, "falls" if higher else "rises")
 
     better, worse = (against(folder, count, fields(np.zeros(count)), fields(loss), "f") for loss in (less, more))
     assert better.loss_ci95 is not None
@@ -123,11 +132,10 @@ def test_the_scores_of_our_own_judge_so_too(
     texts = rng.normal(3, 0.4, count)
 
     def fields(loss: Values) -> dict[str, Any]:
-        right = (1 - loss).tolist()
-        nll = (32 * (texts + loss)).tolist()
-        flat = np.zeros(count).tolist()
-        return {"cosine": right, "relative_l2": flat, "top1": right, "positions": positions, "nll": nll, "kl": flat,
-                "tokens": 32}  # fmt: skip
+        if figure == "perplexity":
+            return {"each": (32 * (texts + loss)).tolist(), "worse": "grows", "fold": "exponential", "parts": 32}
+        steps = {"step": 1 / positions, "counts": positions == 1} if figure == "top1" else {}
+        return {"each": (1 - loss).tolist(), **steps}
 
     better, worse = (against(folder, count, fields(np.zeros(count)), fields(loss), figure) for loss in (less, more))
     assert judged(better, count, bound) <= judged(worse, count, bound)
@@ -140,8 +148,8 @@ def test_a_candidate_that_changes_nothing_gets_no_worse_verdict_than_one_that_is
 ) -> None:
     rng, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("pair")
     own = baseline_of(rng, kind, count, 1.0)
-    fields: dict[str, Any] = {"own": own.tolist(), "guessed": (own * 0.5 - 1).tolist()}
-    changed = {**fields, "own": (own - LOSSES[name](rng, count)).tolist()}
+    each = (own, own - LOSSES[name](rng, count))
+    fields, changed = (of_function(one, own * 0.5 - 1) for one in each)
     same, other = (against(folder, count, fields, one, "f") for one in (fields, changed))
     assert same.loss_ci95 is not None
     assert other.loss_ci95 is not None
@@ -152,11 +160,9 @@ def test_a_loss_of_nothing_is_judged_as_a_tiny_one_is(tmp_path: Path) -> None:
     """The interval of 40 samples that lost nothing was wider than that of a candidate that lost a little."""
     rng = np.random.default_rng(1)
     own = rng.uniform(0.1, 0.3, 40)
-    fields: dict[str, Any] = {"worse": "rises", "guessed": np.full(40, 0.4).tolist()}
-    none, some = (
-        against(tmp_path, 40, fields | {"own": own.tolist()}, fields | {"own": (own + loss).tolist()}, "f")
-        for loss in (np.zeros(40), rng.uniform(0, 0.0024, 40))
-    )
+    losses = (np.zeros(40), rng.uniform(0, 0.0024, 40))
+    before, *after = (of_function(own + loss, np.full(40, 0.4), "rises") for loss in (np.zeros(40), *losses))
+    none, some = (against(tmp_path, 40, before, one, "f") for one in after)
     assert none.loss_ci95 == (0, 0)
     assert none.keeps(0.005, 40)
     assert some.keeps(0.005, 40)
@@ -166,8 +172,7 @@ def test_a_loss_of_nothing_is_judged_as_a_tiny_one_is(tmp_path: Path) -> None:
 def test_right_and_wrong_need_as_many_samples_as_the_rule_of_three_says(
     tmp_path: Path, count: int, *, shown: bool
 ) -> None:
-    own = (np.arange(count) % 5 > 0).astype(float).tolist()
-    fields: dict[str, Any] = {"own": own, "guessed": np.zeros(count).tolist()}
+    fields = of_function((np.arange(count) % 5 > 0).astype(float), np.zeros(count))
     found = against(tmp_path, count, fields, fields, "f")
     assert found.keeps(0.005, count) is shown
     assert found.loss_ci95 is not None
@@ -175,26 +180,26 @@ def test_right_and_wrong_need_as_many_samples_as_the_rule_of_three_says(
 
 
 def test_a_position_is_a_step_of_an_agreement(tmp_path: Path) -> None:
-    fields = {"top1": np.ones(40).tolist(), "positions": 32}
+    outputs: dict[str, Any] = {"y": np.random.default_rng(0).standard_normal((40, 32, 5))}
+    fields = COSINE.numbers({"outputs": outputs, "expected": outputs, "ids": None})["numbers"]["top1"]
     ends = against(tmp_path, 40, fields, fields, "top1").loss_ci95
     assert ends is not None
     assert ends[1] == pytest.approx(0.0881 / 32, rel=0.001)
 
 
 def test_the_baseline_that_is_always_right_moves_by_as_much_as_a_guess_does(tmp_path: Path) -> None:
-    right, wrong = np.ones(40).tolist(), np.zeros(40).tolist()
-    values = {"own": right, "guessed": wrong}
+    values = of_function(np.ones(40), np.zeros(40))
     ends = against(tmp_path, 40, values, values, "f").loss_ci95
     assert ends is not None
     assert ends[1] == pytest.approx(0.088, abs=0.001)
-    near = {"own": right, "guessed": np.linspace(0.1, 0.6, 40).tolist()}  # a likeness: no two are the same
+    near = of_function(np.ones(40), np.linspace(0.1, 0.6, 40))  # a likeness: no two are the same
     assert against(tmp_path, 40, near, near, "f").loss_ci95 == (0, 0)
 
 
 def test_a_fold_has_steps_in_its_own_unit(tmp_path: Path) -> None:
     counted = (np.arange(40) % 4 > 0).astype(float).tolist()
-    drawn = [0.8, *[0.8] * 1000]
-    fields = {"own": counted, "folded": drawn, "guessed": counted, "guess_folded": [0.3, *[0.3] * 1000]}
+    own, guess = ({"each": counted, "folded": [value] * 1001} for value in (0.8, 0.3))
+    fields = {**own, "guessed": guess, "step": _step(own, guess)}
     ends = against(tmp_path, 40, fields, fields, "f").loss_ci95
     assert ends is not None
     assert ends[1] == pytest.approx(0.5 * 0.088, abs=0.001)
@@ -207,7 +212,8 @@ def test_a_loss_of_agreement_is_shown_to_be_a_loss(tmp_path: Path, lost: int) ->
     from scipy.stats import binomtest
 
     fields, changed = (
-        {"top1": np.r_[np.zeros(count), np.ones(100 - count)].tolist(), "positions": 1} for count in (0, lost)
+        {"each": np.r_[np.zeros(count), np.ones(100 - count)].tolist(), "step": 1.0, "counts": True}
+        for count in (0, lost)
     )
     ends = against(tmp_path, 100, fields, changed, "top1").loss_ci95
     expected = binomtest(lost, 100).proportion_ci(method="exact")

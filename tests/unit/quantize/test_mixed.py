@@ -88,8 +88,8 @@ def subject(folder: Path, calibration: CalibrationSettings, **changes: Any) -> S
 
 
 def test_the_search_has_the_bound_and_the_score_of_the_decision(tmp_path: Path) -> None:
-    found = subject(tmp_path, planted_data(tmp_path), score="top1")
-    assert found.search == SearchSettings(score="top1", keep_score=0.25)
+    found = subject(tmp_path, planted_data(tmp_path), score="cosine")
+    assert found.search == SearchSettings(score="cosine", keep_score=0.25)
     assert not found.task.overlap
 
 

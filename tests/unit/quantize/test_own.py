@@ -13,9 +13,9 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import extension_packages
 from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.quantize import own
-from trt_workbench.quantize.figures import SampleScores, array_scores
-from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.settings import own_score, score_named
+from trt_workbench.quantize.figures import metric_of
+from trt_workbench.quantize.scores import SampleScores
+from trt_workbench.quantize.settings import score_named
 
 pytestmark = pytest.mark.usefixtures("forked_python")
 NAMES = [f"data.npz row {row}" for row in range(9)]
@@ -32,11 +32,32 @@ def written(folder: Path, body: str, head: str = "", tail: str = "") -> str:
     return f"{path}:mine"
 
 
+def numbers_of(
+    score: str, outputs: dict[str, Any], targets: list[dict[str, Any]], folder: Path, better: str | None = None
+) -> dict[str, Any]:
+    """What a function gives of samples, and its numbers and guess by the names `own`, `guessed` and so on."""
+    names = [f"data.npz row {row}" for row in range(len(targets))]
+    run = {"outputs": outputs, "names": names, "targets": lambda: targets, "folder": folder, "seed": 0,
+           "baseline": None}  # fmt: skip
+    found = metric_of(score, better).loaded().numbers(run)
+    first, *others = found["numbers"].values()
+    guess = first["guessed"] or {"each": (), "folded": ()}
+    return {
+        "fields": found,
+        "own": first["each"],
+        "worse": first["worse"],
+        "folded": first["folded"],
+        "guessed": guess["each"],
+        "guess_folded": guess["folded"],
+        "others": {name: one["each"] for name, one in zip(found["others"], others, strict=True)},
+        "others_worse": {name: one["worse"] for name, one in zip(found["others"], others, strict=True)},
+    }
+
+
 def scored(score: str, folder: Path, **targets: Any) -> dict[str, Any]:
-    loaded = OwnScore.loaded(score, None)
     named = targets or {"t": RIGHT}
     rows = [{name: np.asarray(one[row]) for name, one in named.items()} for row in range(9)]
-    return loaded.of(OUTPUTS, rows, NAMES, folder / "score.log", 0)
+    return numbers_of(score, OUTPUTS, rows, folder)
 
 
 def test_values_and_guesses_are_those_of_a_loop(tmp_path: Path) -> None:
@@ -87,9 +108,8 @@ def test_what_a_fold_does_wrong_is_a_sentence(tmp_path: Path, fold: str) -> None
 def test_an_interval_is_in_the_unit_of_the_score(tmp_path: Path, unit: float) -> None:
     """Also where no sample differs: what one may lose that is not among them has no other scale than the score's."""
     score = written(tmp_path, f"return {unit} * float(np.abs(outputs['y'] - target).mean() > 0.3)")
-    fields = scored(score, tmp_path)
-    write_json(tmp_path / "samples.json", SampleScores(names=NAMES, **fields))
-    made = array_scores(tmp_path, score, 0)
+    write_json(tmp_path / "samples.json", SampleScores(names=NAMES, **scored(score, tmp_path)["fields"]))
+    made = metric_of(score).read(tmp_path, 0)
     low, high = made.against(made.__class__(**vars(made))).loss_ci95 or (0, 0)
     assert -low == high == pytest.approx(unit * (1 - 0.025 ** (1 / 9)), rel=1e-4)
 
@@ -146,16 +166,16 @@ def test_a_file_without_the_function_is_refused(tmp_path: Path, text: str, name:
     (tmp_path / "a.py").write_text(text)
     for file in ("a.py", "absent.py"):
         with refused(UsageProblem):
-            OwnScore.loaded(f"{tmp_path / file}:{name}", None)
+            metric_of(f"{tmp_path / file}:{name}").loaded()
 
 
 def test_which_values_are_better_has_to_be_said(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("def value():\n    return 1.0\n")
     (tmp_path / "a.py").write_text("import helper\n\ndef mine(outputs, target):\n    return helper.value()\n")
     with refused(UsageProblem):
-        OwnScore.loaded(f"{tmp_path / 'a.py'}:mine", None)
-    assert OwnScore.loaded(f"{tmp_path / 'a.py'}:mine", "higher").better == "higher"
-    assert OwnScore.loaded("numpy:median", "lower").sha256
+        metric_of(f"{tmp_path / 'a.py'}:mine").loaded()
+    assert metric_of(f"{tmp_path / 'a.py'}:mine", "higher").loaded().better == "higher"
+    assert metric_of("numpy:median", "lower").loaded().sha256
 
 
 @pytest.mark.usefixtures("own_processes")
@@ -168,7 +188,7 @@ def test_a_package_may_bring_a_score(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     assert score_named("--score", "depth") == "depth"
-    assert OwnScore.loaded("depth", None).better == "higher"
+    assert metric_of("depth").loaded().better == "higher"
     assert extension_packages()["depths"] == "1.0"
 
 
@@ -185,7 +205,7 @@ def test_what_a_score_is_called() -> None:
     assert score_named("score", test_what_a_score_is_called) == f"{__file__}:test_what_a_score_is_called"
     assert score_named("score", decorated) == f"{__file__}:decorated"
     with refused(UsageProblem):
-        own_score("top1", "lower")
+        metric_of("top1", "lower")
 
 
 def test_a_function_that_another_process_cannot_load_is_refused() -> None:

@@ -71,7 +71,7 @@ def judged(
         model_sha256=model_sha256,
         task=task.name,
         figure=task.figure,
-        unit=task.unit,
+        unit=task.metric.unit,
         data=task.data,
         samples=count,
         max_loss=bound,
@@ -82,7 +82,7 @@ def judged(
         rows=rows,
         limits=settings.limits,
         expect=dict(settings.expect),
-        accuracy=[] if why else accuracies(rows, task.keep, task.unit, bound, count),
+        accuracy=[] if why else accuracies(rows, task.keep, task.metric.unit, bound, count),
         speed=answered,
         excluded=excluded(rows, settings.limits),
         recommendation=recommendation(

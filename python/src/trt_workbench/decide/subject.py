@@ -30,9 +30,13 @@ from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.low_precision.preparation import refuse_quantised
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import (
+    ANNOTATED,
     AP,
+    COSINE,
     HALVES,
+    HEARD,
     INT8_MIXED,
+    PERPLEXITY,
     SCORED_SAMPLES,
     CalibrationSettings,
     Detection,
@@ -45,7 +49,8 @@ from trt_workbench.quantize import (
     calibration_data,
     is_text_file,
     labels_of,
-    own_score,
+    metric_for,
+    metric_of,
     spoken_in,
 )
 from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensors, spoken_by
@@ -165,14 +170,13 @@ def subject_of(
             unknown, or the baseline is not among the precisions.
         ComponentMissing: an embedded model is missing.
     """
-    own_score(settings.score, settings.better, settings.max_loss)
     subject = _subject(path or embedded_model(), settings, calibration, note)
     published = subject.task.published
     for name, value in settings.expect.items():
         if name not in published:
             has = did_you_mean(name, published) if published else "it is scored by its distance from fp32."
             raise UsageProblem(f"--expect {name}: this model has no such score; {has}")
-        if value > 1 and not isinstance(subject.task, Likeness):
+        if value > 1 and subject.task.metric.is_share:
             raise UsageProblem(f"--expect {name}={value:g}: {name} is a share, such as {value / 100:g}.")
     embedded = embedded_name(path) if path else None
     return replace(subject, words=words_elsewhere(embedded or path, settings, calibration))
@@ -181,7 +185,7 @@ def subject_of(
 def _subject(
     path: Path, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
-    own = own_score(settings.score, settings.better)
+    asked = metric_of(settings.score, settings.better, settings.max_loss)
     for name in settings.backends or ():
         check_name(name)
         with suppress(ComponentMissing):  # its rows then say why
@@ -206,18 +210,18 @@ def _subject(
         require_there("annotation file of the calibration data", settings.calibration_annotations)
     if spoken := _spoken(model, settings, calibration):
         return spoken
-    if settings.data is None and settings.split is not None:
-        raise UsageProblem("--split needs --data.")
-    if settings.data is None and settings.score not in (None, "ap"):
-        raise UsageProblem(
-            f"--score {settings.score} needs --data; of a function .npy or .npz files, or a .jsonl file."
-        )
-    if settings.data is None and settings.annotations is None:
-        return _embedded(model, settings, calibration, note)
     if settings.data is None:
-        raise UsageProblem("--annotations needs --data, the folder of their images.")
+        given = {
+            "--split": settings.split,
+            "--annotations": settings.annotations,
+            f"--score {settings.score}": None if asked is ANNOTATED else asked,
+        }
+        if alone := next((flag for flag, value in given.items() if value is not None), ""):
+            raise UsageProblem(f"{alone} needs --data: {asked.of}.")
+        settings, calibration = _embedded(model, settings, calibration, note)
+    assert settings.data is not None
     require_there("folder or file of --data", settings.data)
-    place = None if own else _data_set(model, settings.data, settings, calibration)
+    place = None if asked.takes_targets else _data_set(model, settings.data, settings, calibration)
     if place and place.words:
         note(f"Data: {place.words}")
     images = _images_of(place) if place else None
@@ -227,11 +231,10 @@ def _subject(
             note(f"--calibration {settings.data} finds ranges on its split {CALIBRATION_SPLIT}, not on what is scored.")
     if place is None or images is None:
         likeness = _likeness(model, settings, settings.data, calibration)
-        targets = settings.calibration_annotations if own else None
-        search = SearchSettings(targets, score=likeness.kind, better=settings.better)
+        targets = settings.calibration_annotations if asked.takes_targets else None
+        search = SearchSettings(targets, score=likeness.metric.kind, better=settings.better)
         return _searched(Subject(model, likeness, calibration), settings, search)
-    if settings.score not in (None, "ap"):
-        raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
+    metric_for(ANNOTATED, settings.score)
     family = family_of(model, calibration)
     family.preparation()  # what nobody says is refused before anything is made
     listed = read_dataset(place.images, place.annotations, split=place.split, allow_missing=True)
@@ -263,9 +266,10 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
     source = None if settings.data is None else str(settings.data)
     asked = calibration.contract, calibration.plain_texts
     if (spoken := spoken_by(model.path, source or CODE, *asked)) is None:
-        if wrong := [name for name in settings.keep if name in RATES] or settings.score == "wer":
-            option = "--score wer" if wrong is True else f"--keep {','.join(wrong)}"
-            raise UsageProblem(f"{option} is of a streaming encoder; name its contract with --contract.")
+        if wrong := [name for name in settings.keep if name in RATES]:
+            raise UsageProblem(
+                f"--keep {','.join(wrong)} is of a streaming encoder; name its contract with --contract."
+            )
         return None
     if source is None and calibration.contract is not None:
         raise UsageProblem("With --contract the data to score are a manifest of utterances; pass it with --data.")
@@ -273,8 +277,7 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
     images |= {"--calibration-annotations": settings.calibration_annotations}
     if given := next((name for name, value in images.items() if value is not None), ""):
         raise UsageProblem(f"{given} is of images; utterances have their texts in the manifest.")
-    if settings.score not in (None, "wer"):
-        raise UsageProblem(f"--score {settings.score} is not for utterances, which are scored by --score wer.")
+    metric = metric_for(HEARD, settings.score)
     if wrong := [name for name in settings.keep if name not in (AP, *RATES)]:
         raise UsageProblem(f"--keep {','.join(wrong)} is of a detector; utterances have {' and '.join(RATES)}.")
     read_contract(spoken.contract_path, read_tensors(model.path))
@@ -283,7 +286,7 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
         calibration = replace(calibration, calibration=source or CODE)
     keep = tuple(dict.fromkeys(RATES[0] if name == AP else name for name in settings.keep))
     task = WordsTask(spoken, _heard_twice(model, spoken, calibration), keep, settings.limit)
-    return _searched(Subject(model, task, calibration), settings, SearchSettings(score="wer"))
+    return _searched(Subject(model, task, calibration), settings, SearchSettings(score=metric.kind))
 
 
 def _heard_twice(model: Model, scored: Spoken, calibration: CalibrationSettings) -> bool:
@@ -343,13 +346,13 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
     """Return the subject with the search, if it may be searched: never on samples that are scored."""
     if not settings.search or INT8_MIXED not in settings.precisions:
         return subject
-    unit = subject.task.unit
+    unit = subject.task.metric.unit
     if subject.calibration.calibration == RANDOM:
         return replace(subject, no_search="Noise gives no score.")
     if subject.task.overlap:
         reason = f"Some calibration {unit} are also scored, which a search must not see; pass others."
         return replace(subject, no_search=reason)
-    if isinstance(subject.task, Detection) and search.annotations is None:
+    if subject.task.metric is ANNOTATED and search.annotations is None:
         reason = "A search needs the annotations of the calibration images, --calibration-annotations."
         return replace(subject, no_search=reason)
     return replace(subject, search=replace(search, keep_score=settings.max_loss))
@@ -367,21 +370,22 @@ def _kept(settings: DecideSettings, task_name: str) -> dict[str, Any]:
 
 def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
     is_text = is_text_file(data)
-    if settings.score == "ap" or (not is_text and holds_images(data)):
+    metric = metric_for(PERPLEXITY if is_text else COSINE, settings.score, settings.better)
+    if not is_text and holds_images(data):
         raise UsageProblem(
             f"Images of a detector need --annotations; other models take .npy or .npz files or a text: {data}"
         )
     if settings.keep != (AP,):
         raise UsageProblem(f"--keep {','.join(settings.keep)} is for a detector with annotations; remove it.")
-    kind = settings.score or ("perplexity" if is_text else "cosine")
     scored = replace(calibration, calibration=str(data), samples=settings.limit or SCORED_SAMPLES)
-    task = Likeness.checked(model, scored, kind, settings.better, settings.annotations)
+    task = Likeness.checked(model, scored, metric, settings.annotations)
     return replace(task, overlap=samples_overlap(model, calibration, scored))
 
 
 def _embedded(
     model: Model, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
-) -> Subject:
+) -> tuple[DecideSettings, CalibrationSettings]:
+    """Return what was requested, with the embedded data of a model."""
     if (name := embedded_name(model.path)) is None:
         raise UsageProblem(
             "The embedded data fit only the embedded models. Pass --data: images with --annotations, folders of "
@@ -390,18 +394,9 @@ def _embedded(
     if not embedded_dataset(name).exists:
         note(f"Generating the embedded dataset (only once): {embedded_dataset(name).root}")
     place = make_embedded_dataset(name)
-    annotations, overlap = settings.calibration_annotations, False
-    if calibration.calibration is None:
-        scenes = make_calibration_scenes(name)
-        annotations, calibration = scenes.annotations, replace(calibration, calibration=str(scenes.images))
-    else:
-        overlap = images_overlap(calibration.calibration, place.images, place.annotations)
-    task = Detection(
-        place.images,
-        place.annotations,
-        Preparation.of(calibration),
-        overlap,
-        calibration.classes,
-        **_kept(settings, family_of(model, calibration).task),
-    )
-    return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))
+    settings = replace(settings, data=place.images, annotations=place.annotations)
+    if calibration.calibration is not None:
+        return settings, calibration
+    scenes = make_calibration_scenes(name)
+    calibration = replace(calibration, calibration=str(scenes.images))
+    return replace(settings, calibration_annotations=scenes.annotations), calibration

@@ -344,7 +344,7 @@ def _nothing(rows: Sequence[DecisionRow], task: Task, max_loss: float, samples: 
     if silent := [row for row in kept if not row.is_timed]:
         named = ", ".join(row.label for row in silent)
         return f"{named} keep{'s' * (len(silent) == 1)} {bound} but ha{'s' if len(silent) == 1 else 've'} no latency"
-    made = accuracies(lower, task.keep, task.unit, max_loss, samples)
+    made = accuracies(lower, task.keep, task.metric.unit, max_loss, samples)
     if unsettled := [one for one in made if one.samples_needed]:
         return " and ".join(one.sentence for one in unsettled[:_MOST])
     if better := [row.label for row in lower if row.verdict == "anomalous"]:
@@ -382,11 +382,11 @@ def _doubts(
 ) -> list[str]:
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
-        doubts.append(f"{_accuracy(chosen, task.keep, task.unit, max_loss, samples).sentence}.")
+        doubts.append(f"{_accuracy(chosen, task.keep, task.metric.unit, max_loss, samples).sentence}.")
     if task.overlap and any(_is_ranged(row) for row in rows):
         doubts.append(
-            f"Some calibration {task.unit} were also scored, which makes the scores of calibrated precisions too good; "
-            "pass others with --calibration."
+            f"Some calibration {task.metric.unit} were also scored, which makes the scores of calibrated precisions "
+            "too good; pass others with --calibration."
         )
     if chosen and chosen.builds_missing:
         doubts.append(f"Of the builds of its engine there are {chosen.builds_missing}.")

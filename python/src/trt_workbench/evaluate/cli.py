@@ -22,7 +22,7 @@ from trt_workbench.console.common import (
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import MORE, Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption
-from trt_workbench.quantize import Better, Score, own_score
+from trt_workbench.quantize import Better, Score
 from trt_workbench.vision import CocoSettings, DataSettings
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def eval_coco(
     say_if_allowed(allow_unverified=settings.allow_unverified)
     if file is not None and model is not None:
         raise UsageProblem(f"The model was given twice; leave out --model: {model}")
-    own_score(score, better)
-    if score in (None, "ap"):
+    from trt_workbench.quantize import ANNOTATED, metric_of
+
+    if metric_of(score, better) is ANNOTATED:
         from trt_workbench.vision import evaluate_coco
 
         return evaluate_coco(

@@ -19,12 +19,14 @@ from trt_workbench.core.settings import with_flags
 from trt_workbench.model.opened import Model
 from trt_workbench.model.precision import precision_label
 from trt_workbench.quantize import (
-    BUILT_IN,
+    PERPLEXITY,
     SCORED_SAMPLES,
     CalibrationSettings,
     Likeness,
     ScoreMetrics,
     calibration_data,
+    metric_for,
+    metric_of,
 )
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.verdict import NOT_PROVEN, Headline
@@ -53,7 +55,7 @@ def task_of(
     model: Path,
     place: DataSettings,
     settings: CocoSettings,
-    score: str,
+    score: str | None,
     better: str | None,
     given: Mapping[str, Any],
 ) -> Likeness:
@@ -71,9 +73,8 @@ def task_of(
         UsageProblem: the score is of another command, an option would be ignored, or model, data and score do not fit
             each other.
     """
-    if score in BUILT_IN and score != "perplexity":  # AP is of `vision`
-        other = "eval-stream --transcribe" if score == "wer" else "decide, as it compares with fp32"
-        raise UsageProblem(f"--score {score} is not evaluated alone; that is for {other}.")
+    if (metric := metric_of(score, better)).elsewhere:
+        raise UsageProblem(f"--score {score} is not evaluated alone; that is for {metric.elsewhere}.")
     own = (
         (flag, getattr(settings, name), getattr(CocoSettings, name))
         for name, flag in spelled(CocoSettings).items()
@@ -83,7 +84,7 @@ def task_of(
     if flags := [flag for flag, value, default in (*own, *others) if value != default]:
         raise UsageProblem(f"Remove {', '.join(flags)}: unused with --score {score}.")
     if place.data is None:
-        raise UsageProblem(f"--score {score} needs --data; of a function .npy or .npz files, or a .jsonl file.")
+        raise UsageProblem(f"--score {score} needs --data: {metric.of}.")
     require_there("data", place.data)
     samples = CalibrationSettings(
         **vars(Preparation.of(settings)),
@@ -91,7 +92,7 @@ def task_of(
         samples=settings.limit or SCORED_SAMPLES,
         seed=settings.seed,
     )
-    return Likeness.checked(Model.open(model), samples, score, better, place.annotations)
+    return Likeness.checked(Model.open(model), samples, metric_for(PERPLEXITY, score, better), place.annotations)
 
 
 def score_model(task: Likeness, settings: CocoSettings, folder: Path, note: Callable[[str], None]) -> ScoreMetrics:
@@ -123,7 +124,7 @@ def score_model(task: Likeness, settings: CocoSettings, folder: Path, note: Call
         scenarios={"score": ScenarioEntry(batch=batch, **task.sizes())},
     )
     asked = session_options(expand(config)[0], path, {})
-    (files := folder / "score").mkdir()
+    (files := folder / task.metric.files).mkdir()
     answer = task.run(
         task.request(path, files, None, backend.name, asked, batch, allow_unverified=settings.allow_unverified)
     )

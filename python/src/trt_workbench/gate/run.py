@@ -29,7 +29,7 @@ from trt_workbench.evaluate import eval_coco
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart, figure, margin
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import ResampledScore, coco_scores
+from trt_workbench.quantize import ANNOTATED, ResampledScore, coco_scores, metric_of
 from trt_workbench.verify import VerifyFindings, verify
 from trt_workbench.vision import (
     CocoMetrics,
@@ -138,7 +138,7 @@ def _require_names(settings: Mapping[str, Any]) -> None:
 def _labels(settings: Mapping[str, Any]) -> DataPlace | None:
     """Return the data set of a score by annotations; None where there is none, or none of images."""
     data, annotations, split = (settings.get(name) for name in ("data", "annotations", "split"))
-    labelled = data if settings.get("score", "ap") in (None, "ap") else None
+    labelled = data if metric_of(settings.get("score")) is ANNOTATED else None
     return labelled and (DataPlace(labelled, annotations) if annotations else look_for_data(labelled, split))
 
 

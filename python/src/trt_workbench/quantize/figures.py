@@ -1,92 +1,134 @@
-"""How like the baseline's a candidate's outputs are on arrays: cosine, relative distance and agreement of top-1."""
+"""The scores there are, and how those of arrays are found: from outputs next to the baseline's, or to targets."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, FiniteFloat, PositiveInt
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import compare_rows, divergence, log_softmax
-from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.core.statistics.bootstrap import draw_counts, step_of
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.quantize.data import Batch, batches, calibration_data
 from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.scores import ResampledScore
-from trt_workbench.quantize.settings import CalibrationSettings
+from trt_workbench.quantize.scores import ANNOTATED, HEARD, SAMPLES, SampleScores
+from trt_workbench.quantize.settings import ArrayMetric, CalibrationSettings, Metric
 from trt_workbench.verify import require_verified
 
-NO_LOGITS = "Perplexity needs a model that maps input_ids to logits; `decide` has --score cosine for others."
-FIGURE_NAMES = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
-"""Of the scores of our own; another one is a function's."""
 Outputs = dict[str, NDArray[Any]]
-_OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
+_OUTPUTS = "outputs.npz"
+_WITH_BASELINE = "decide, as it compares with fp32"
 # Batches that a search for overflowing values reads.
 _EXPLAINED = 8
 
 
-class SampleScores(Strict):
-    """samples.json: one figure a sample, each in the order of `names`.
+class Likened(ArrayMetric):
+    """How like the baseline's the outputs are, and of logits what the next token says of them."""
 
-    Attributes:
-        names: of the samples.
-        cosine: of all float outputs of a sample, laid end to end, with the baseline's; empty where a function scores.
-        relative_l2: distance from the baseline's, over their length.
-        top1: share of the positions of the first output at which the largest entry is the baseline's; empty where that
-            is no [samples, classes] or [samples, positions, classes] of two classes at least.
-        positions: how many there are of a sample; 1 of earlier releases.
-        nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
-        kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
-        tokens: how many next tokens each sample has.
-        words: perplexity of who knows of a text only how often each word is in the others; 0 of earlier releases.
-        guesses: cosine and top1 of the baseline's mean outputs for every sample, or of those of another sample, the
-            better of both: a score hardly better decides nothing. Empty of one sample, and in earlier releases.
-        call_ms: median time of a call, milliseconds; None of earlier releases.
-        own: what a function of the user's gives, the first of several numbers.
-        others: the others by name; empty where they are folded.
-        others_worse: how these become worse.
-        folded: what the function's `fold` makes of all samples, then of each resample; empty where the mean counts.
-        guessed: what it gives of a guess, the better one of both, by sample.
-        guess_folded: of the guess, as `folded`.
-        worse: how `own` becomes worse.
-        key: hashes of the function's file and of the targets.
+    def numbers(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all numbers of outputs, as pages show the others, too."""
+        found, expected, ids = run["outputs"], run["expected"], run["ids"]
+        floats = [name for name, array in expected.items() if kind(array) is Kind.REAL and array.size]
+        if not floats:
+            raise UsageProblem("The model has no float output to compare, or its float outputs are empty.")
+        if any(name not in found or found[name].shape != expected[name].shape for name in floats):
+            raise UsageProblem("The outputs differ from the baseline's in name or shape.")
+        count = len(expected[floats[0]])
+        ours, theirs = (
+            np.concatenate([widened(one[name].reshape(count, -1)) for name in floats], axis=1)
+            for one in (found, expected)
+        )
+        each, first = compare_rows(ours, theirs), floats[0]
+        of_first, apart = expected[first].reshape(count, -1), np.minimum(each.rel_l2, 1e9)
+        likely = [
+            _with_scale(one.likeness, one.rel_l2) for one in (compare_rows(one, theirs) for one in _guesses(theirs))
+        ]
+        numbers: dict[str, dict[str, Any]] = {
+            COSINE.number: {"each": _with_scale(each.likeness, apart).tolist(), "guess": _best(likely)},
+            "cosine": {"each": each.likeness.tolist()},
+            "relative_l2": {"each": apart.tolist(), "worse": "rises"},
+        }
+        if agree := _top1(found[first], expected[first]):
+            guesses = [_top1(one.reshape(expected[first].shape), expected[first]) for one in _guesses(of_first)]
+            positions = math.prod(expected[first].shape[1:-1])
+            numbers[_TOP1.number] = {
+                "each": agree,
+                "guess": _best(guesses),
+                "step": 1 / positions,
+                "counts": positions == 1,
+            }
+        numbers |= _of_tokens(found[first], expected[first], ids)
+        return {"numbers": numbers, "figures": [name for name in numbers if name != COSINE.number]}
+
+
+COSINE = Likened(kind="cosine", name="cosine", is_share=True, number="likeness", elsewhere=_WITH_BASELINE)
+PERPLEXITY = Likened(
+    kind="perplexity",
+    name="perplexity",
+    number="perplexity",
+    needs="Perplexity needs a model that maps input_ids to logits; `decide` has --score cosine for others.",
+    ranks=(3,),
+    takes="input_ids",
+)
+_TOP1 = Likened(
+    kind="top1",
+    name="top-1 agreement",
+    is_share=True,
+    number="top1",
+    elsewhere=_WITH_BASELINE,
+    needs="top1 needs a first float output of shape [samples, classes] or [samples, positions, classes] with at least "
+    "2 classes; use --score cosine for this one.",
+    ranks=(2, 3),
+)
+METRICS: Mapping[str, Any] = {one.kind: one for one in (ANNOTATED, _TOP1, COSINE, PERPLEXITY, HEARD)}
+"""Those of our own."""
+
+
+def metric_of(score: str | None, better: Any = None, loss: float | None = None) -> Metric:
+    """Return a score, given what `--score` and `--better` say of it, and which loss is allowed.
+
+    Args:
+        score: one of ours, or a function, which is not loaded; None is AP.
+        better: which values of a function are better; None where its attribute says it.
+        loss: that is allowed; None where none is named.
+
+    Raises:
+        UsageProblem: `better` comes with a score of ours, or the score cannot lose so much.
     """
+    made = METRICS.get(score or ANNOTATED.kind) or OwnScore(
+        kind=str(score), name=str(score).rpartition(":")[2], better=better
+    )
+    if better and not made.takes_targets:
+        raise UsageProblem(f"--better {better} is for a function as --score; remove it.")
+    if loss and loss > 1 and made.is_share:
+        raise UsageProblem(f"No score loses {loss:g} but --score perplexity or a function; pass at most 1.")
+    return made
 
-    schema_version: Literal[1] = 1
-    names: list[str]
-    cosine: tuple[FiniteFloat, ...] = ()
-    relative_l2: tuple[FiniteFloat, ...] = ()
-    top1: tuple[FiniteFloat, ...] = ()
-    positions: PositiveInt = 1
-    nll: tuple[FiniteFloat, ...] = ()
-    kl: tuple[FiniteFloat, ...] = ()
-    tokens: int = 0
-    words: FiniteFloat = 0
-    guesses: dict[str, FiniteFloat] = Field(default_factory=dict)
-    call_ms: FiniteFloat | None = None
-    own: tuple[FiniteFloat, ...] = ()
-    others: dict[str, tuple[FiniteFloat, ...]] = Field(default_factory=dict)
-    others_worse: dict[str, Literal["falls", "rises"]] = Field(default_factory=dict)
-    folded: tuple[FiniteFloat, ...] = ()
-    guessed: tuple[FiniteFloat, ...] = ()
-    guess_folded: tuple[FiniteFloat, ...] = ()
-    worse: Literal["falls", "rises"] = "falls"
-    key: str = ""
+
+def metric_for(usual: Metric, score: str | None, better: str | None = None) -> Any:
+    """Return what data are scored by: what was requested, if it is of such data, or the usual score.
+
+    Raises:
+        UsageProblem: the score is of other data, and as `metric_of`.
+    """
+    made = metric_of(score or usual.kind, better)
+    if made.unit != usual.unit:
+        raise UsageProblem(f"--score {score} is of {made.of}, and these are {usual.of}.")
+    return made
 
 
 def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,19 +137,18 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: `model`, `source` (whose samples they are), `folder`, `baseline` (folder of the baseline; None for the
             baseline itself), `backend`, its `precision`, `options` and `shapes` (as text), `data` (settings of the
-            samples), `half` (of them, or None), `own` (fields of a function as score, or None), `annotations` (its
-            targets), `batch`, `allow_unverified`.
+            samples), `half` (of them, or None), `score` (fields of an `ArrayMetric`), `annotations` (targets of a
+            function), `batch`, `allow_unverified`.
 
     Raises:
         UsageProblem: the samples do not fit the model.
         CheckFailed: an output is NaN or infinite.
     """
-    asked, own = request["data"], request["own"]
+    asked, metric = request["data"], METRICS.get(request["score"]["kind"]) or OwnScore(**request["score"])
     paths = {name: asked[name] and Path(asked[name]) for name in ("tokenizer", "contract")}
     data = calibration_data(
         Model.open(Path(request["source"])), CalibrationSettings(**{**asked, **paths}), request["half"]
     )
-    targets = data.targets(request["annotations"] and Path(request["annotations"])) if own else []
     model, folder = Path(request["model"]), Path(request["folder"])
     baseline = request["baseline"] and Path(request["baseline"])
     if baseline is None:
@@ -139,91 +180,19 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
     overflow = explained_of(session, (one.inputs for one in taken[:_EXPLAINED])) if session.simulated else ""
     if baseline is None:
         save_arrays(folder / _OUTPUTS, outputs)
-    more: dict[str, Any] = {"call_ms": call_ms}
-    if own:
-        guessed = None
-        if baseline:
-            known = read_document(baseline / _SAMPLES, SampleScores)
-            guessed = {"guessed": known.guessed, "guess_folded": known.guess_folded}
-        more |= OwnScore(**own).of(outputs, targets, data.names, folder / "score.log", asked["seed"], guessed)
-    else:
-        ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
-        more |= _compared(outputs, expected or outputs, np.concatenate(ids) if ids else None)
-    write_json(folder / _SAMPLES, SampleScores(names=list(data.names), **more))
-    return {"provenance": provenance, "overflow": overflow, "verification": mark}
-
-
-def array_scores(folder: Path, figure: str, seed: int) -> ResampledScore:
-    """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
-    found = read_document(folder / _SAMPLES, SampleScores)
-    means = {name: float(np.mean(each)) for name in ("cosine", "relative_l2") if (each := getattr(found, name))}
-    if found.top1:
-        means["top1"] = float(np.mean(found.top1))
-    elif figure == "top1":
-        raise UsageProblem(
-            "top1 needs a first float output of shape [samples, classes] or [samples, positions, classes] with at "
-            "least 2 classes; use --score cosine for this one."
-        )
-    if found.nll:
-        means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
-    elif figure == "perplexity":
-        raise UsageProblem(NO_LOGITS)
-    own, count = figure not in FIGURE_NAMES, len(found.names)
-    values = np.asarray(found.own if own else found.nll if figure == "perplexity" else getattr(found, figure))
-    if figure == "cosine":  # which does not see a wrong scale
-        values = _with_scale(values, np.asarray(found.relative_l2))
-    counts = draw_counts(count, seed)
-    value, drawn = _folded(found.folded, values, counts)
-    made = ResampledScore(
-        value=value if own or figure == "cosine" else means[figure],
-        resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
-        samples="\n".join([*found.names, found.key]),
-        count=count,
-        seed=seed,
-        figures=means,
-        counts=figure == "top1" and found.positions == 1,
-        worse="grows" if figure == "perplexity" else found.worse,
-        call_ms=found.call_ms,
-        guess=found.words or None if figure == "perplexity" else found.guesses.get(figure),
-        step=1 / found.positions if figure == "top1" else _own_step(found) if own else 0.0,
-        each=np.exp(values / found.tokens) if figure == "perplexity" else None if found.folded else values,
-    )
-    if own and found.guessed:
-        guess, drawn = _folded(found.guess_folded, np.asarray(found.guessed), counts)
-        each = None if found.folded else np.asarray(found.guessed)
-        ends = made.against(replace(made, value=guess, resampled=drawn, each=each)).loss_ci95
-        made = replace(made, guess=guess, beats_guess=ends and ends[1] < 0)
-    others = {
-        name: replace(
-            made,
-            value=float(np.mean(found.others[name])),
-            resampled=counts @ np.asarray(found.others[name]) / count,
-            worse=worse,
-            guess=None,
-            beats_guess=None,
-            step=step_of(np.asarray(found.others[name])),
-            each=np.asarray(found.others[name]),
-        )
-        for name, worse in found.others_worse.items()
+    ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
+    run = {
+        "outputs": outputs,
+        "expected": expected or outputs,
+        "ids": np.concatenate(ids) if ids else None,
+        "names": data.names,
+        "targets": partial(data.targets, request["annotations"] and Path(request["annotations"])),
+        "folder": folder,
+        "seed": asked["seed"],
+        "baseline": baseline,
     }
-    return replace(made, others=others)
-
-
-def _own_step(found: SampleScores) -> float:
-    """Return by how much a function's score moves: by its values, or what a guess has where these are all the same."""
-    own, guessed = np.asarray(found.own), np.asarray(found.guessed)
-    moving = next((one for one in (own, guessed, np.r_[own, guessed]) if one.size and np.ptp(one)), own)
-    if not found.folded:
-        return step_of(moving)
-    # a sample that moves as far as any moves the score as far as a guess
-    return step_of(moving) * abs(found.folded[0] - (found.guess_folded or (0.0,))[0]) / (float(np.ptp(moving)) or 1.0)
-
-
-def _folded(
-    folded: Sequence[float], values: NDArray[Any], counts: NDArray[np.int32]
-) -> tuple[float, NDArray[np.float64]]:
-    """Return the score of all samples and of the resamples: what was folded, or else the means of the values."""
-    return (folded[0], np.array(folded[1:])) if folded else (float(np.mean(values)), counts @ values / len(values))
+    write_json(folder / SAMPLES, SampleScores(names=list(data.names), call_ms=call_ms, **metric.numbers(run)))
+    return {"provenance": provenance, "overflow": overflow, "verification": mark}
 
 
 def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[Outputs, float]:
@@ -257,37 +226,9 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, median(times)
 
 
-def _compared(found: Outputs, expected: Outputs, ids: NDArray[Any] | None) -> dict[str, Any]:
-    """Return the fields of SampleScores that compare outputs with the baseline's."""
-    floats = [name for name, array in expected.items() if kind(array) is Kind.REAL and array.size]
-    if not floats:
-        raise UsageProblem("The model has no float output to compare, or its float outputs are empty.")
-    if any(name not in found or found[name].shape != expected[name].shape for name in floats):
-        raise UsageProblem("The outputs differ from the baseline's in name or shape.")
-    count = len(expected[floats[0]])
-    ours, theirs = (
-        np.concatenate([widened(one[name].reshape(count, -1)) for name in floats], axis=1) for one in (found, expected)
-    )
-    each, first = compare_rows(ours, theirs), floats[0]
-    of_first = expected[first].reshape(count, -1)
-    guesses: dict[str, list[Any]] = {
-        "cosine": [
-            _with_scale(one.likeness, one.rel_l2) for one in (compare_rows(guess, theirs) for guess in _guesses(theirs))
-        ],
-        "top1": [_top1(guess.reshape(expected[first].shape), expected[first]) for guess in _guesses(of_first)],
-    }
-    return {
-        "cosine": each.likeness.tolist(),
-        "relative_l2": np.minimum(each.rel_l2, 1e9).tolist(),
-        "top1": _top1(found[first], expected[first]),
-        "positions": math.prod(expected[first].shape[1:-1]),
-        **_of_tokens(found[first], expected[first], ids),
-        "guesses": {
-            name: max(float(np.mean(one)) for one in several)
-            for name, several in guesses.items()
-            if count > 1 and len(several[0])
-        },
-    }
+def _best(guesses: Sequence[Any]) -> float | None:
+    """Return the better mean of guesses; None of one sample, which guesses itself."""
+    return max(float(np.mean(one)) for one in guesses) if len(guesses[0]) > 1 else None
 
 
 def _guesses(answers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -317,7 +258,7 @@ def _top1(found: NDArray[Any], expected: NDArray[Any]) -> tuple[float, ...]:
 
 
 def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | None) -> dict[str, Any]:
-    """Return the fields of SampleScores that only logits [samples, tokens, words] of token ids have."""
+    """Return the numbers that only logits [samples, tokens, words] of token ids have."""
     is_language = ids is not None and found.ndim == 3 and found.shape[:2] == ids.shape and found.shape[1] > 1
     if ids is None or not is_language or ids.max() >= found.shape[-1]:
         return {}
@@ -329,4 +270,13 @@ def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | 
     following = ids[:, 1:].astype(np.int64)
     counts = np.bincount(following.ravel(), minlength=found.shape[-1]) + 1  # so that a word that is not there may come
     guessed = [np.log((counts.sum() - one.size) / (counts[one] - np.bincount(one)[one])) for one in following]
-    return {"nll": nll, "kl": kl, "tokens": following.shape[1], "words": float(np.exp(np.mean(guessed)))}
+    return {
+        "kl": {"each": kl, "worse": "rises"},
+        PERPLEXITY.number: {
+            "each": nll,
+            "worse": "grows",
+            "fold": "exponential",
+            "parts": following.shape[1],
+            "guess": float(np.exp(np.mean(guessed))),
+        },
+    }

@@ -14,8 +14,10 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, Progress, named
 from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data, drawn, spoken_in
 from trt_workbench.quantize.document import GroupScore, Sensitivity
+from trt_workbench.quantize.figures import COSINE, metric_for, metric_of
+from trt_workbench.quantize.scores import ANNOTATED, HEARD
 from trt_workbench.quantize.sensitivity import Maker
-from trt_workbench.quantize.settings import AP, CalibrationSettings, PlacementSettings, ScoreSettings, own_score
+from trt_workbench.quantize.settings import AP, CalibrationSettings, PlacementSettings, ScoreSettings
 from trt_workbench.quantize.task import Detection, Likeness, Task, WordsTask
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
@@ -50,16 +52,14 @@ def scorer_of(
     """
     if calibration.calibration == RANDOM:
         raise UsageProblem("Noise gives no score; pass data with --calibration.")
-    scored = replace(calibration, samples=settings.score_samples)
+    scored, asked = replace(calibration, samples=settings.score_samples), (settings.score, settings.better)
     if spoken := spoken_in(model.path, calibration):
-        if settings.annotations is not None or settings.score not in (None, "wer"):
-            raise UsageProblem("Utterances are scored by their words, --score wer.")
+        metric_for(HEARD, *asked)
+        if settings.annotations is not None:
+            raise UsageProblem("Utterances are scored by their words; remove --annotations.")
         return WordsTask(spoken, chosen=tuple(drawn(len(spoken.utterances), scored, Path(spoken.source), half)))
-    if settings.score == "wer":
-        raise UsageProblem("--score wer needs a streaming model, --contract, and a manifest of utterances.")
-    if settings.annotations is not None and not own_score(settings.score, settings.better):
-        if settings.score not in (None, "ap"):
-            raise UsageProblem(f"With --annotations the score is AP; remove --score {settings.score}.")
+    if settings.annotations is not None and not metric_of(*asked).takes_targets:
+        metric_for(ANNOTATED, *asked)
         listed = labels_of(settings, calibration)
         data = calibration_data(model, scored, half)
         annotations = _of_half(listed, calibration.exif, data, folder / f"half-{half}.json")
@@ -74,11 +74,12 @@ def scorer_of(
             seed=calibration.seed,
             **Detection.kept((AP,), task.decided_by),
         )
-    if settings.score == "ap" or (image_files(Path(calibration.calibration or "")) and settings.score is None):
+    metric = metric_for(COSINE, *asked)
+    if settings.score is None and image_files(Path(calibration.calibration or "")):
         raise UsageProblem(
             "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
         )
-    return Likeness.checked(model, scored, settings.score or "cosine", settings.better, settings.annotations, half)
+    return Likeness.checked(model, scored, metric, settings.annotations, half)
 
 
 def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> CocoDataset:

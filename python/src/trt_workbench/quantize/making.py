@@ -22,10 +22,11 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, calibrate
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path, make_candidate
 from trt_workbench.quantize.data import data_hash, is_text_file
+from trt_workbench.quantize.figures import metric_of
 from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.mixed import MixedSearch
-from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings, own_score
+from trt_workbench.quantize.scores import ANNOTATED
+from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 
 Progress = Callable[[int, int], None]
 
@@ -102,12 +103,9 @@ class Candidates:
             key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         if search:
-            if own := own_score(search.score, search.better, search.keep_score):
-                key |= {"own": OwnScore.loaded(own, search.better)}
-                labels = search.annotations and hash_data(search.annotations)
-            else:
-                labels = search.annotations and labels_of(search, self._settings).sha256
-            key |= {"search": {**asdict(search), "annotations": labels}}
+            metric, labels = metric_of(search.score, search.better, search.keep_score), search.annotations
+            hashed = labels and (labels_of(search, self._settings).sha256 if metric is ANNOTATED else hash_data(labels))
+            key |= {"metric": metric.loaded(), "search": {**asdict(search), "annotations": hashed}}
         return cache_root() / "candidates" / hash_document({name: str(value) for name, value in key.items()})[:16]
 
     def _tokenizer(self) -> str:

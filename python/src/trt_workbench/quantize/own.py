@@ -7,23 +7,25 @@ import pkgutil
 import runpy
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import load_arrays, save_arrays
+from trt_workbench.core.documents import read_document
 from trt_workbench.core.elements import Kind, kind, widened
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import SCORES, extensions
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays, hash_file
-from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.core.statistics.bootstrap import draw_counts, step_of
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
+from trt_workbench.quantize.settings import ArrayMetric
 
 Arrays = Mapping[str, NDArray[Any]]
 _WORSE = {"higher": "falls", "lower": "rises"}
@@ -144,109 +146,109 @@ def _as_problem(what: str) -> Iterator[None]:
         raise UsageProblem(f"{what} ({type(error).__name__}: {error}{at})") from error
 
 
-@dataclass(frozen=True)
-class OwnScore:
-    """A function that was loaded once.
+@dataclass(frozen=True, kw_only=True)
+class OwnScore(ArrayMetric):
+    """A function.
 
     Attributes:
-        score: as `--score` names it.
-        better: which values are better, "higher" or "lower", of all numbers, or of each by name.
+        better: which values are better, "higher" or "lower", of all numbers, or of each by name; None where the
+            function's attribute says it.
         sha256: of the file that holds it.
         folds: whether its attribute `fold` makes the score of the numbers of all samples; else it is their mean.
     """
 
-    score: str
-    better: str | Mapping[str, str]
-    sha256: str
+    takes_targets: bool = True
+    better: str | Mapping[str, str] | None = None
+    sha256: str = ""
     folds: bool = False
 
-    @classmethod
-    def loaded(cls, score: str, better: str | None) -> OwnScore:
-        """Return the score that `--score` and `--better` ask for. Raises UsageProblem."""
+    def loaded(self) -> Self:
+        """Load it once, in another process. Raises UsageProblem, also where nobody says which values are better."""
         if Judge.at_work:
             raise UsageProblem(
                 'the file calls the command again when it is imported; put the call under `if __name__ == "__main__":`'
             )
         with scratch_folder() as folder, WorkerProcess(folder / "score.log", TARGET) as worker:
-            found = _asked(worker, score, _LOAD_S, {"verb": "open", "arrays": []})
-        better = better or found["better"]
-        if not isinstance(better, dict) and better not in _WORSE:
+            found = _asked(worker, self.kind, _LOAD_S, {"verb": "open", "arrays": []})
+        made = replace(self, **{**found, "better": self.better or found["better"]})
+        if not isinstance(made.better, dict) and made.better not in _WORSE:
             raise UsageProblem(
-                f"Which values of --score {score} are better? Pass --better higher or --better lower, or set the "
-                f'attribute: {score.rpartition(":")[2]}.better = "lower"'
+                f"Which values of --score {self.kind} are better? Pass --better higher or --better lower, or set the "
+                f'attribute: {self.name}.better = "lower"'
             )
-        return cls(score, better, found["sha256"], found["folds"])
+        return made
 
-    def of(
-        self,
-        outputs: Arrays,
-        targets: Sequence[Arrays],
-        names: Sequence[str],
-        log: Path,
-        seed: int,
-        guessed: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Return fields of `SampleScores`.
+    def numbers(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what it gives of each sample, the first number as the score.
 
-        Args:
-            outputs: of the model by name, each [samples, ...].
-            targets: of each sample by name.
-            names: of the samples.
-            log: what the function prints is added there.
-            seed: of the resamples that its `fold` is called with.
-            guessed: fields of a guess; None to find them: of the mean of the outputs for every sample, and of another
-                sample's outputs, those that are better.
+        A guess, which the baseline alone finds, is the mean of the outputs for every sample, or another sample's
+        outputs, what is better.
 
         Raises:
             UsageProblem: the function fails on a sample, which is named, or gives other names than of the first one.
         """
-        count, guesses = len(names), list[dict[str, Any]]()
+        outputs, targets, names, count = run["outputs"], run["targets"](), run["names"], len(run["names"])
+        known = read_document(run["baseline"] / "samples.json", dict[str, Any])["numbers"] if run["baseline"] else {}
+        guesses = [one["guessed"] for one in known.values() if one["guessed"]]
         # behind the samples is their mean; of whole numbers and texts, which may be no quantities, the first has to do
         means = {name: widened(one).mean(axis=0) if kind(one) is Kind.REAL else one[0] for name, one in outputs.items()}
         rows = {name: np.concatenate([one, means[name][None].astype(one.dtype)]) for name, one in outputs.items()}
         wanted = {f"{row}/{name}": one for row, each in enumerate(targets) for name, one in each.items()}
-        with scratch_folder() as folder, WorkerProcess(log, TARGET) as worker:
+        with scratch_folder() as folder, WorkerProcess(run["folder"] / "score.log", TARGET) as worker:
             files = [folder / "outputs.npz", folder / "targets.npz"]
             for file, arrays in zip(files, (rows, wanted), strict=True):
                 save_arrays(file, arrays)
-            _asked(worker, self.score, _LOAD_S, {"verb": "open", "arrays": files})
+            _asked(worker, self.kind, _LOAD_S, {"verb": "open", "arrays": files})
 
-            def scored(places: Iterable[int]) -> tuple[dict[str, list[float]], Sequence[float]]:
+            def scored(places: Iterable[int]) -> dict[str, dict[str, Any]]:
                 asked = zip(names, places, range(count), strict=True)
                 requests = ((name, {"verb": "score", "rows": rows}) for name, *rows in asked)
-                found = [_asked(worker, self.score, _SAMPLE_S, one, name)["values"] for name, one in requests]
+                found = [_asked(worker, self.kind, _SAMPLE_S, one, name)["values"] for name, one in requests]
                 if odd := next((name for name, one in zip(names, found, strict=True) if [*one] != [*found[0]]), None):
-                    raise UsageProblem(f"--score {self.score} gives other names than of {names[0]}. Sample: {odd}")
-                fold = {"verb": "fold", "values": found, "seed": seed}
-                folded = _asked(worker, self.score, _LOAD_S, fold)["drawn"] if self.folds else ()
-                return {name: [one[name] for one in found] for name in found[0]}, folded
+                    raise UsageProblem(f"--score {self.kind} gives other names than of {names[0]}. Sample: {odd}")
+                fold = {"verb": "fold", "values": found, "seed": run["seed"]}
+                folded = _asked(worker, self.kind, _LOAD_S, fold)["drawn"] if self.folds else ()
+                return {name: {"each": [one[name] for one in found], "folded": folded} for name in found[0]}
 
-            numbers, folded = scored(range(count))
-            first, *others = numbers
-            for places in ([count] * count, [*range(1, count), 0]) if guessed is None and count > 1 else ():
+            numbers = scored(range(count))
+            first, *others = (*numbers,)[: 1 if self.folds else None]
+            for places in ([count] * count, [*range(1, count), 0]) if run["baseline"] is None and count > 1 else ():
                 with suppress(UsageProblem):  # a mean may be nothing that it takes
-                    guess, guess_folded = scored(places)
-                    guesses.append({"guessed": guess[first], "guess_folded": guess_folded})
-        worse = {name: self._worse(name) for name in (first, *(() if folded else others))}
-        if guesses:
-            best = max if worse[first] == "falls" else min
-            guessed = best(guesses, key=lambda one: next(iter(one["guess_folded"]), np.mean(one["guessed"])))
+                    guesses.append(scored(places)[first])
+        worse = {name: self._worse(name) for name in (first, *others)}
+        best = max if worse[first] == "falls" else min
+        guess = {first: best(guesses, key=lambda one: next(iter(one["folded"]), np.mean(one["each"])), default=None)}
         return {
-            "own": numbers[first],
-            "worse": worse.pop(first),
-            "others": {name: numbers[name] for name in worse},
-            "others_worse": worse,
-            "folded": folded,
+            "numbers": {
+                name: {
+                    **numbers[name],
+                    "worse": how,
+                    "step": _step(numbers[name], guess.get(name)),
+                    "guessed": guess.get(name),
+                }
+                for name, how in worse.items()
+            },
+            "others": others,
             "key": f"{self.sha256}:{hash_arrays(wanted)}",
-            **(guessed or {}),
         }
 
     def _worse(self, name: str) -> str:
         """Return how a number becomes worse. Raises UsageProblem where `better` does not say it."""
-        better = self.better if isinstance(self.better, str) else self.better.get(name)
+        better = self.better.get(name) if isinstance(self.better, Mapping) else self.better
         if better not in _WORSE:
-            raise UsageProblem(f"--score {self.score}: its attribute `better` does not say higher or lower of {name}.")
+            raise UsageProblem(f"--score {self.kind}: its attribute `better` does not say higher or lower of {name}.")
         return _WORSE[better]
+
+
+def _step(own: Mapping[str, Any], guessed: Mapping[str, Any] | None) -> float:
+    """Return by how much a score moves: by its values, or what a guess has where these are all the same."""
+    values, other, folded = np.array(own["each"]), np.array(guessed["each"] if guessed else ()), own["folded"]
+    moving = next((one for one in (values, other, np.r_[values, other]) if one.size and np.ptp(one)), values)
+    if not folded:
+        return step_of(moving)
+    # a sample that moves as far as any moves the score as far as a guess
+    apart: float = abs(folded[0] - (guessed["folded"][0] if guessed else 0.0))
+    return step_of(moving) * apart / (float(np.ptp(moving)) or 1.0)
 
 
 def _asked(

@@ -9,12 +9,14 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat, PositiveInt
 
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import Strict, read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, loss_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
+from trt_workbench.quantize.settings import AP, ArrayMetric, Metric
 from trt_workbench.stream import RATES, read_words
 from trt_workbench.vision import (
     AT_THRESHOLD,
@@ -29,6 +31,7 @@ from trt_workbench.vision import (
     threshold_in,
 )
 
+SAMPLES = "samples.json"
 # Recall says little that AP and AR_100 do not.
 _LEFT_OUT = ("AR_1", "AR_10", "AR_small", "AR_medium", "AR_large")
 # Of most scores, how much better than a guess is still none: classes that are mixed up have an AP of 0.013.
@@ -62,6 +65,7 @@ class ResampledScore:
         each: float64 [samples], the score of each sample where that of all goes with their mean; None where resamples
             alone show what each adds, as of AP.
         beats_guess: whether the samples, in pairs, show that it is better than that; None to judge by `guess` alone.
+        name: of the figure.
     """
 
     value: float
@@ -80,6 +84,7 @@ class ResampledScore:
     beats_guess: bool | None = None
     step: float = 0.0
     each: NDArray[np.float64] | None = None
+    name: str = ""
 
     def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -151,12 +156,12 @@ class ResampledScore:
 
 
 def coco_scores(
-    directory: Path, seed: int, names: Sequence[str] = (), places: CocoMetrics | None = None
+    folder: Path, seed: int, names: Sequence[str] = (), places: CocoMetrics | None = None
 ) -> ResampledScore:
     """Return the score of a finished evaluation by eval-coco.
 
     Args:
-        directory: holds metrics.json and predictions.json.
+        folder: holds metrics.json and predictions.json.
         seed: of the resamples.
         names: of figures, such as "f1@0.25": the score, then its others. By default what the task is compared by.
         places: of a run here on the same data, where this one ran elsewhere.
@@ -164,13 +169,13 @@ def coco_scores(
     Raises:
         UsageProblem: a file is damaged, the run is partial, it has no score, or its annotations are gone or changed.
     """
-    metrics = read_document(directory / "metrics.json", CocoMetrics)
+    metrics = read_document(folder / "metrics.json", CocoMetrics)
     if metrics["status"] != "complete":
-        raise UsageProblem(f"The evaluation was interrupted, so its score is of other images: {directory}")
+        raise UsageProblem(f"The evaluation was interrupted, so its score is of other images: {folder}")
     task = task_in(metrics)
     figures, decided_by = cast("dict[str, float | None]", metrics), task.decided_by
     if (value := figures[decided_by]) is None:
-        raise UsageProblem(f"No {decided_by}, as the images have no annotations: {directory}")
+        raise UsageProblem(f"No {decided_by}, as the images have no annotations: {folder}")
     here = places or metrics
     used = here["dataset"]
     dataset = read_dataset(
@@ -185,10 +190,10 @@ def coco_scores(
     if dataset.sha256 != metrics["dataset"]["annotations_sha256"] or len(dataset.images) != metrics["images"]:
         raise UsageProblem(f"The annotations have changed since the evaluation: {used['annotations']}")
     image_ids = np.array([image.id for image in dataset.images], np.int64)
-    found = read_predictions(directory / "predictions.json", task)
+    found = read_predictions(folder / "predictions.json", task)
     if not np.isin(found.image_ids, image_ids).all():
         raise UsageProblem(
-            f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
+            f"There are predictions for images that were not evaluated; the run has been changed: {folder}"
         )
     measures, counts = task.measures, draw_counts(len(image_ids), seed)
     where = (image_ids, dataset.truth, dataset.categories, found)
@@ -197,12 +202,13 @@ def coco_scores(
     if abs(resampled.figures[main][0] - value) > _APART:
         raise UsageProblem(
             f"predictions.json has {decided_by} {resampled.figures[main][0]:.4f}, metrics.json {value:.4f}; they "
-            f"are not of one run: {directory}"
+            f"are not of one run: {folder}"
         )
     classes = cast("list[dict[str, Any]]", metrics["per_class"])
     rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]
     rows = [classes[place] for place in rated]
     made = ResampledScore(
+        name=decided_by,
         value=value,
         resampled=resampled.figures[main][1:],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",
@@ -225,6 +231,7 @@ def coco_scores(
     chosen = others[names[0]] if names else made
     return replace(
         made,
+        name=chosen.name,
         value=chosen.value,
         resampled=chosen.resampled,
         worse=chosen.worse,
@@ -234,12 +241,104 @@ def coco_scores(
     )
 
 
-def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> ResampledScore:
+class SampleNumbers(Strict):
+    """A number of each sample, and how they are one score.
+
+    Attributes:
+        each: by sample, in the order of `SampleScores.names`.
+        worse: as of `ResampledScore`.
+        fold: what is made of their mean: nothing, or its exponential.
+        parts: how many parts of a sample are added up in its number, by which that is divided first.
+        folded: what a function of the user's makes of all samples, then of each resample; empty where `fold` does.
+        step: as of `ResampledScore`.
+        counts: as of `ResampledScore`.
+        guess: what guessing gives; None where nobody knows, or has the numbers of it.
+        guessed: numbers of a guess.
+    """
+
+    each: tuple[FiniteFloat, ...]
+    worse: Literal["falls", "rises", "grows"] = "falls"
+    fold: Literal["mean", "exponential"] = "mean"
+    parts: PositiveInt = 1
+    folded: tuple[FiniteFloat, ...] = ()
+    step: FiniteFloat = 0.0
+    counts: bool = False
+    guess: FiniteFloat | None = None
+    guessed: SampleNumbers | None = None
+
+    def resampled(self, counts: NDArray[np.int32], facts: Mapping[str, Any]) -> ResampledScore:
+        """Return the score.
+
+        Args:
+            counts: of `draw_counts`.
+            facts: further fields.
+        """
+        each, made_of = np.array(self.each), np.exp if self.fold == "exponential" else np.positive
+        whole, drawn, single = (made_of(one / self.parts) for one in (each.mean(), counts @ each / len(each), each))
+        value, *others = self.folded or (float(whole),)
+        made = ResampledScore(
+            value=value,
+            resampled=np.array(others) if self.folded else drawn,
+            each=None if self.folded else single,
+            counts=self.counts,
+            worse=self.worse,
+            guess=self.guess,
+            step=self.step,
+            **facts,
+        )
+        if self.guessed is None:
+            return made
+        guess = replace(self.guessed.resampled(counts, facts), step=self.step)
+        ends = made.against(guess).loss_ci95
+        return replace(made, guess=guess.value, beats_guess=ends and ends[1] < 0)
+
+
+class SampleScores(Strict):
+    """samples.json: what `figures.score_arrays` found.
+
+    Attributes:
+        names: of the samples.
+        numbers: of each sample by name, of which the score is one.
+        figures: names of those that are shown besides.
+        others: names of those that are further scores.
+        key: of what else decides them: hashes of a function's file and of the targets.
+        call_ms: median time of a call, milliseconds.
+    """
+
+    schema_version: Literal[2] = 2
+    names: list[str]
+    numbers: dict[str, SampleNumbers]
+    figures: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    key: str = ""
+    call_ms: FiniteFloat | None = None
+
+
+def array_scores(folder: Path, metric: ArrayMetric, seed: int) -> ResampledScore:
+    """Return the score that `figures.score_arrays` wrote. Raises UsageProblem as `read_document`, and without one."""
+    found = read_document(folder / SAMPLES, SampleScores)
+    number = metric.number or next(iter(found.numbers))
+    if number not in found.numbers:
+        raise UsageProblem(metric.needs)
+    count = len(found.names)
+    counts, samples = draw_counts(count, seed), "\n".join([*found.names, found.key])
+    facts = {"samples": samples, "count": count, "seed": seed, "call_ms": found.call_ms}
+    made = {name: one.resampled(counts, {**facts, "name": name}) for name, one in found.numbers.items()}
+    return replace(
+        made[number],
+        name=metric.name,
+        figures={name: made[name].value for name in found.figures},
+        others={name: made[name] for name in found.others},
+    )
+
+
+def word_scores(folder: Path, seed: int, names: Sequence[str] = RATES) -> ResampledScore:
     """Return error rates that `worker.words` wrote, the first name's with the others. Raises UsageProblem."""
     found = read_words(folder)
     samples = "\n".join(f"{name} {text}" for name, text in zip(found.names, found.right, strict=True))
     made = {
         name: ResampledScore(
+            name=name,
             value=value,
             resampled=drawn,
             samples=samples,
@@ -254,6 +353,27 @@ def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> Resa
         for name, (value, drawn, step, each) in found.rates(seed).items()
     }
     return replace(made[names[0]], others={name: made[name] for name in names[1:]})
+
+
+class _Annotated(Metric):
+    read = staticmethod(coco_scores)
+
+
+class _Heard(Metric):
+    read = staticmethod(word_scores)
+
+
+ANNOTATED = _Annotated(
+    kind="ap", name=AP, unit="images", of="images with annotations", is_share=True, files="", flags=("--allow-missing",)
+)
+HEARD = _Heard(
+    kind="wer",
+    name=RATES[0],
+    unit="utterances",
+    of="utterances, with --contract",
+    elsewhere="eval-stream --transcribe",
+    is_share=True,
+)
 
 
 def _guess(dataset: CocoDataset, figure: str) -> float:
@@ -279,6 +399,7 @@ def _at_thresholds(
     return {
         name: replace(
             plain,
+            name=name,
             value=value,
             resampled=found.resampled[figure],
             worse=AT_THRESHOLD[figure],

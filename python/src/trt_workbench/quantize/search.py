@@ -132,13 +132,13 @@ class Search:
             self._seen_baseline = self._score(self._seen, self.model.path, "float-seen", None)
             self.note(
                 f"{self._scorer.figure} of the float model: {self._baseline.value:.4f} on {self._baseline.count} "
-                f"held-out {self._scorer.unit}"
+                f"held-out {self._scorer.metric.unit}"
             )
             sensitivity, kept = self._found(rule, rest)
             evidence = SearchEvidence(
                 bound=self._bound,
                 figure=self._scorer.figure,
-                unit=self._scorer.unit,
+                unit=self._scorer.metric.unit,
                 samples=self._baseline.count,
                 baseline=self._baseline.value,
                 is_error=self._baseline.worse == "grows",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem, did_you_mean
@@ -15,14 +17,17 @@ from trt_workbench.core.settings import Seed, Setting, duration
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.vision import CLASSES
 
+if TYPE_CHECKING:
+    from trt_workbench.model.opened import Model
+    from trt_workbench.quantize.data import CalibrationData
+    from trt_workbench.quantize.scores import ResampledScore
+
 MADE = precisions(lambda one: one.makes)
 """What `quantize` and `sensitivity` make."""
 FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
 AP = "AP"
 """Stands for the figure that models of a task are compared by, such as mask_AP."""
-BUILT_IN = ("ap", "top1", "cosine", "perplexity", "wer")
-"""Scores of our own."""
 _DATA = "Calibration"
 _PLACEMENT = "Quantisation"
 _SCORE = "Scoring"
@@ -55,28 +60,114 @@ def score_named(option: str, given: Any) -> str:
             )
         given = f"{code.co_filename}:{plain.__name__}"
     place, _, function = str(given).rpartition(":")
-    if given in BUILT_IN or (place and function.isidentifier()):
+    from trt_workbench.quantize.figures import METRICS
+
+    if given in METRICS or (place and function.isidentifier()):
         return str(given)
     from trt_workbench.core.extensions import SCORES, extensions
 
-    if given not in (others := extensions(SCORES, BUILT_IN)):
-        known = did_you_mean(str(given), [*BUILT_IN, *others])
+    if given not in (others := extensions(SCORES, METRICS)):
+        known = did_you_mean(str(given), [*METRICS, *others])
         raise UsageProblem(f"{option}: there is no score {given!r}; {known} A function of yours is FILE.py:function.")
     return str(given)
 
 
-def own_score(score: str | None, better: str | None, loss: float | None = None) -> str | None:
-    """Return the score if it is a function, else None.
+@dataclass(frozen=True, kw_only=True)
+class Metric(ABC):
+    """A score, whatever has it: AP, WER, perplexity, how like fp32's outputs are, a function of the user's.
 
-    Raises:
-        UsageProblem: --better comes with a score of ours, or a loss that such a score cannot have.
+    `metric_of` knows all of them.
+
+    Attributes:
+        kind: as `--score` names it.
+        name: as pages show it.
+        unit: what is resampled, in the plural.
+        of: the data that it is of, for messages.
+        elsewhere: what gives it, where a model alone has none in `eval-vision` and `upgrade`; "" where it has.
+        is_share: whether it is at most 1, so that no more of it can be lost.
+        takes_targets: whether what `--annotations` names are arrays or values that it compares outputs with.
+        flags: further options of `eval-vision` where upgrade asks for it.
+        files: folder of a run directory of `eval-vision` that `read` takes; "" for that itself.
     """
-    own = None if score in BUILT_IN else score
-    if loss and loss > 1 and not own and score != "perplexity":
-        raise UsageProblem(f"No score loses {loss:g} but --score perplexity or a function; pass at most 1.")
-    if better and not own:
-        raise UsageProblem(f"--better {better} is for a function as --score; remove it.")
-    return own
+
+    kind: str
+    name: str
+    unit: str = "samples"
+    of: str = "samples without annotations (.npy or .npz files, a .jsonl file, a text)"
+    elsewhere: str = ""
+    is_share: bool = False
+    takes_targets: bool = False
+    flags: tuple[str, ...] = ()
+    files: str = "score"
+
+    def loaded(self) -> Self:
+        """Return it with what identifies it. Raises UsageProblem where there is no such score."""
+        return self
+
+    @abstractmethod
+    def read(self, folder: Path, seed: int, names: Sequence[str] = ()) -> ResampledScore:
+        """Return the score that was left in a folder, with its resamples by `seed`.
+
+        Args:
+            folder: of its files.
+            seed: of the resamples.
+            names: of the figures of that run: the score, then its others; those that the metric is for by default.
+
+        Raises:
+            UsageProblem: a file is damaged, or there is no such score in it.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayMetric(Metric):
+    """A score of a model's outputs for samples, which `figures.score_arrays` runs.
+
+    Attributes:
+        number: its name in `SampleScores.numbers`; "" for the first.
+        ranks: how many dimensions the first output of floats may have; empty for any.
+        takes: the input whose values name entries of that output's last dimension; "" for any inputs.
+        needs: what a model lacks that has neither, a sentence.
+    """
+
+    number: str = ""
+    ranks: tuple[int, ...] = ()
+    takes: str = ""
+    needs: str = ""
+
+    def ready(self, model: Model, data: CalibrationData) -> Self:
+        """Return it loaded. Raises UsageProblem where model or samples do not fit it, before anything is run."""
+        shape = next((one.shape for one in model.facts.outputs if one.dtype.startswith(("float", "bfloat"))), None)
+        fits = not self.ranks or shape is None or len(shape) in self.ranks
+        if not fits or self.takes not in ("", *(one.name for one in model.facts.inputs)):
+            raise UsageProblem(f"{self.needs} Model: {model.path}")
+        entries = shape[-1] if shape and self.takes else None
+        if isinstance(entries, int) and any(int(sample[self.takes].max()) >= entries for sample in data.read()):
+            raise UsageProblem(
+                f"{self.needs} Its output has {entries} entries per token, and the data have larger tokens: "
+                f"{model.path}"
+            )
+        return self.loaded()
+
+    @abstractmethod
+    def numbers(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields of `SampleScores`: the numbers of every sample.
+
+        Args:
+            run: `outputs` of the model by name, each [samples, ...], and what is `expected`, the baseline's; `ids`,
+                int [samples, tokens] of token ids, or None; `names` of the samples; `targets`, which returns those of
+                each sample by name; `folder` of the score's files; `seed` of the resamples; `baseline`, the folder of
+                its score, or None.
+
+        Raises:
+            UsageProblem: there are none of these outputs.
+        """
+
+    def read(self, folder: Path, seed: int, names: Sequence[str] = ()) -> ResampledScore:
+        """Return the score that `score_arrays` left in a folder."""
+        del names
+        from trt_workbench.quantize.scores import array_scores
+
+        return array_scores(folder, self, seed)
 
 
 Score = Annotated[

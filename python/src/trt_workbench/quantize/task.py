@@ -13,15 +13,13 @@ from typing import Any, Protocol
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import REFERENCE
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import hash_data
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import worker
 from trt_workbench.quantize.data import Half, Sample, calibration_data, data_hash
-from trt_workbench.quantize.figures import FIGURE_NAMES, NO_LOGITS, array_scores
-from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.scores import ResampledScore, coco_scores, word_scores
-from trt_workbench.quantize.settings import AP, CalibrationSettings, own_score
+from trt_workbench.quantize.figures import COSINE
+from trt_workbench.quantize.scores import ANNOTATED, HEARD, ResampledScore
+from trt_workbench.quantize.settings import AP, ArrayMetric, CalibrationSettings, Metric
 from trt_workbench.stream import RATES, Spoken
 from trt_workbench.vision import SCORE_THRESHOLD, at_threshold, calibration_images, read_dataset, threshold_in
 
@@ -52,8 +50,8 @@ class Task(Protocol):
         return self.keep
 
     @property
-    def unit(self) -> str:
-        """What is resampled, in the plural, such as "images"."""
+    def metric(self) -> Metric:
+        """What `--score` asks for."""
 
     @property
     def data(self) -> str:
@@ -120,6 +118,7 @@ class Task(Protocol):
 
     def scores(self, folder: Path, seed: int) -> ResampledScore:
         """Return the score that the worker has written. Raises UsageProblem."""
+        return self.metric.read(folder, seed, self.published)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield some of what is scored, as a model takes it. Raises UsageProblem."""
@@ -127,6 +126,7 @@ class Task(Protocol):
     @property
     def contract(self) -> Path | None:
         """Of a streaming model: a timed call is then a chunk of streams."""
+        return None
 
     def sizes(self) -> dict[str, Any]:
         """Return what a timed call is besides its batch: fields of the bench's `ScenarioEntry`."""
@@ -159,9 +159,8 @@ class Detection(Task):
     name: str = "detection"
     decided_by: str = AP
     keep: tuple[str, ...] = (AP,)
-    unit: str = "images"
+    metric: Metric = ANNOTATED
     split: str | None = None
-    contract: Path | None = None
     shown: tuple[str, ...] = ("f1", "ece")
     limit: int | None = None
     threads: int | None = None
@@ -207,10 +206,6 @@ class Detection(Task):
             },
         }
 
-    def scores(self, folder: Path, seed: int) -> ResampledScore:
-        """Return the score that the worker has written."""
-        return coco_scores(folder, seed, self.published)
-
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
         listed = read_dataset(self.images, self.annotations, split=self.split, allow_missing=True)
@@ -232,31 +227,26 @@ class Likeness(Task):
     Attributes:
         model: whose samples they are.
         samples: .npy or .npz files or a text, as calibration takes them.
-        kind: what is counted, as `--score` names it.
+        metric: what is counted.
         overlap: whether ranges are found on the samples that are scored.
-        own: a function that counts it.
-        annotations: its targets, where they lie apart from the samples.
+        annotations: targets of a function, where they lie apart from the samples.
         half: of the samples; None for all.
     """
 
     model: Model
     samples: CalibrationSettings
-    kind: str
+    metric: ArrayMetric = COSINE
     overlap: bool = False
-    own: OwnScore | None = None
     annotations: Path | None = None
     half: Half | None = None
     name: str = "likeness"
-    unit: str = "samples"
-    contract: Path | None = None
 
     @classmethod
     def checked(
         cls,
         model: Model,
         samples: CalibrationSettings,
-        kind: str,
-        better: str | None = None,
+        metric: ArrayMetric,
         annotations: Path | None = None,
         half: Half | None = None,
     ) -> Likeness:
@@ -265,32 +255,29 @@ class Likeness(Task):
         Args:
             model: whose samples they are.
             samples: which ones.
-            kind: the score, as `--score` names it.
-            better: as `--better` says it.
+            metric: the score.
             annotations: targets of a function.
             half: of the samples.
 
         Raises:
-            UsageProblem: there is no such score, or the samples fit neither it nor the model.
+            UsageProblem: the samples fit neither the score nor the model.
         """
-        if kind == "perplexity":
-            _require_logits(model, samples)
         found = calibration_data(model, samples, half)
         next(iter(found.read()))
-        own = OwnScore.loaded(kind, better) if own_score(kind, better) else None
-        if own:
+        ready = metric.ready(model, found)
+        if ready.takes_targets:
             found.targets(annotations)
-        return cls(model, samples, kind, own=own, annotations=annotations, half=half)
+        return cls(model, samples, ready, annotations=annotations, half=half)
 
     @property
     def keep(self) -> tuple[str, ...]:
         """That one alone."""
-        return (FIGURE_NAMES.get(self.kind, self.kind.rpartition(":")[2]),)
+        return (self.metric.name,)
 
     @property
     def published(self) -> tuple[str, ...]:
         """None where the outputs are compared with those of the baseline."""
-        return self.keep if self.own or self.kind == "perplexity" else ()
+        return () if self.metric.elsewhere else self.keep
 
     @property
     def data(self) -> str:
@@ -305,15 +292,11 @@ class Likeness(Task):
             "source": str(self.model.path),
             "data": asdict(self.samples),
             "half": self.half,
-            "own": self.own and asdict(self.own),
+            "score": asdict(self.metric),
             "annotations": self.annotations and str(self.annotations),
             # what a later run compares
             "sha256": [data_hash(self.model.path, self.samples), self.annotations and hash_data(self.annotations)],
         }
-
-    def scores(self, folder: Path, seed: int) -> ResampledScore:
-        """Return the score that the worker has written."""
-        return array_scores(folder, self.kind, seed)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield all samples."""
@@ -328,21 +311,6 @@ class Likeness(Task):
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
         return {"kind": "arrays", "dims": found}
-
-
-def _require_logits(model: Model, samples: CalibrationSettings) -> None:
-    """Raise UsageProblem where the first output of floats can be no logits of the samples' tokens."""
-    facts = model.facts
-    shape = next((output.shape for output in facts.outputs if output.dtype.startswith(("float", "bfloat"))), None)
-    takes_ids = any(tensor.name == "input_ids" for tensor in facts.inputs)
-    if not takes_ids or (shape is not None and len(shape) != 3):
-        raise UsageProblem(f"{NO_LOGITS} Model: {model.path}")
-    words = shape[2] if shape else None
-    read = calibration_data(model, samples).read
-    if isinstance(words, int) and any(int(sample["input_ids"].max()) >= words for sample in read()):
-        raise UsageProblem(
-            f"{NO_LOGITS} Its output has {words} entries per token, and the data have larger tokens: {model.path}"
-        )
 
 
 @dataclass(frozen=True)
@@ -363,7 +331,7 @@ class WordsTask(Task):
     limit: int | None = None
     chosen: tuple[int, ...] | None = None
     name: str = TRANSCRIPTION
-    unit: str = "utterances"
+    metric: Metric = HEARD
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -392,10 +360,6 @@ class WordsTask(Task):
             "limit": self.limit,
             "chosen": self.chosen,
         }
-
-    def scores(self, folder: Path, seed: int) -> ResampledScore:
-        """Return the score that the worker has written."""
-        return word_scores(folder, seed, self.published)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield the signals of some utterances: what calibration feeds of them is compared, not the states."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
 from trt_workbench.core.work import identity
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import BUILT_IN, OwnScore, ResampledScore, array_scores, coco_scores, own_score
+from trt_workbench.quantize import ResampledScore, metric_of
 from trt_workbench.upgrade.document import (
     FAILED,
     FILE,
@@ -37,8 +36,7 @@ from trt_workbench.upgrade.document import (
     reach,
 )
 from trt_workbench.upgrade.settings import UpgradeSettings
-from trt_workbench.upgrade.side import RunningSide, names_of, recorded_side
-from trt_workbench.vision import CocoMetrics, task_in
+from trt_workbench.upgrade.side import SCORE, RunningSide, names_of, recorded_side
 
 BEFORE, AFTER = "before", "after"
 Step = Callable[[str], None]
@@ -74,7 +72,7 @@ def upgrade(
         require_there("data set", one)
     if settings.score and not settings.data:
         raise UsageProblem("--score needs --data.")
-    if settings.score in BUILT_IN and settings.score != "perplexity":
+    if metric_of(settings.score, settings.better, settings.max_loss).elsewhere:
         raise UsageProblem(f"--score {settings.score} is not compared here; leave it out, or pass a function.")
     kept = recorded_side(settings.before)
     if kept and settings.record:
@@ -104,14 +102,13 @@ def upgrade(
 def what_decides(settings: UpgradeSettings, models: Mapping[str, Path], sides: Iterable[RunningSide]) -> dict[str, Any]:
     """Return what identifies the result of every model: files, settings, what the stacks are, and the machine."""
     record = recorded_side(settings.before)
-    own = own_score(settings.score, settings.better, settings.max_loss)
     given = [*settings.data_files, *settings.input_files, *([record.with_name(FILE)] if record else [])]
     return identity(
         {
             "models": {name: Model.open(model).sha256 for name, model in models.items()},
             "files": {str(one): hash_folder(one) if one.is_dir() else hash_file(one) for one in given},
             "settings": asdict(settings),
-            "score": own and OwnScore.loaded(own, settings.better),
+            "score": metric_of(settings.score, settings.better).loaded(),
             "stacks": {side.folder.name: side.side for side in sides},
         },
         [gpu_in_use(settings.backend, settings.options)],
@@ -292,20 +289,15 @@ class _Pair:
     def _scored(self, name: str, model: Path) -> ScoredPair:
         for side in self._sides:
             for number in side.numbers:
-                folder = side.score_folder(name, number)
-                if side.stack is None:
-                    if not _is_scored(folder):
-                        return ScoredPair(reason="the record has no score")
-                    continue
-                self._step(f"{name}: scoring in {side.side.stack}{f', build {number}' if number else ''}")
-                ended = side.score(name, model, number)
+                folder = side.of(name, SCORE, number)
+                reason = "the record has no score"
+                if side.stack:
+                    self._step(f"{name}: scoring in {side.side.stack}{f', build {number}' if number else ''}")
+                    reason = f"{side.side.stack}: {side.score(name, model, number).error}"
                 if not _is_scored(folder):
-                    return ScoredPair(reason=f"{side.side.stack}: {ended.error}")
-        figure, first = (self._settings.score or "").rpartition(":")[2], self._scores(self._before, name)
-        if not figure:
-            metrics = read_document(self._before.score_folder(name, None) / "metrics.json", CocoMetrics)
-            figure = task_in(metrics).decided_by
-        found = ScoredPair(name=figure, before=first[0].against(None), images=first[0].count)
+                    return ScoredPair(reason=reason)
+        first = self._scores(self._before, name)
+        found = ScoredPair(name=first[0].name, before=first[0].against(None), images=first[0].count)
         if self._after is None:
             return found
         pairs = [new.against(old) for new, old in zip(self._scores(self._after, name), first, strict=True)]
@@ -313,14 +305,13 @@ class _Pair:
 
     def _scores(self, side: RunningSide, name: str) -> list[ResampledScore]:
         """Return the score of every build; none where a model was not scored."""
-        folders = [side.score_folder(name, number) for number in side.numbers]
-        settings = self._settings
-        read = partial(array_scores, figure=settings.score) if settings.score else coco_scores
-        return [read(folder, seed=settings.seed) for folder in folders if _is_scored(folder)]
+        folders = [side.of(name, SCORE, number) for number in side.numbers]
+        metric = metric_of(self._settings.score, self._settings.better)
+        return [metric.read(folder / metric.files, self._settings.seed) for folder in folders if _is_scored(folder)]
 
 
 def _is_scored(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("metrics.json", "samples.json"))
+    return (folder / "metrics.json").is_file()
 
 
 def worst(found: Sequence[Checked]) -> Checked:

@@ -25,11 +25,12 @@ from trt_workbench.core.records import Record
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.workers import ended_how, last_words, run_to_end
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize import metric_of
 from trt_workbench.upgrade.document import FILE, Checked, Reduced, StackSide, Upgrade, Upgraded
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.verify import BisectFindings, CallRecordIndex, VerifyFindings, largest_error
 
-_SIDE, _VERIFY, _SCORE = "side.json", "verify", "score"
+_SIDE, _VERIFY, SCORE = "side.json", "verify", "score"
 _PROGRAM = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"
 # What a process or a container ends with that was killed, and what is said where no disk space is left.
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -276,19 +277,13 @@ class RunningSide:
 
     def score(self, name: str, model: Path, number: int | None) -> CommandEnd:
         """Score a model on the data: one of vision, or any by `--score`."""
-        settings, words = self._settings, list[Any]()
-        if settings.score:
-            place, _, function = settings.score.rpartition(":")
-            score = f"{Path(place).absolute()}:{function}" if place.endswith(".py") else settings.score
-            words = ["--score", score, *(["--better", settings.better] if settings.better else [])]
-        words += [word for pair in zip(("--data", "--annotations"), settings.data_files, strict=False) for word in pair]
-        words += ["--output", self.of(name, _SCORE, number), *([] if settings.score else ["--allow-missing"])]
-        return self._run("eval-vision", model, *words, number=number)
-
-    def score_folder(self, name: str, number: int | None) -> Path:
-        """Return the folder of a score's files."""
-        folder = self.of(name, _SCORE, number)
-        return folder / _SCORE if self._settings.score else folder
+        settings, metric = self._settings, metric_of(self._settings.score, self._settings.better)
+        place, _, function = metric.kind.rpartition(":")
+        score = f"{Path(place).absolute()}:{function}" if place.endswith(".py") else metric.kind
+        data = zip(("--data", "--annotations"), settings.data_files, strict=False)
+        given = {**dict(data), "--score": score, "--better": settings.better, "--output": self.of(name, SCORE, number)}
+        words = (word for pair in given.items() if pair[1] for word in pair)
+        return self._run("eval-vision", model, *metric.flags, *words, number=number)
 
     def _run(
         self,
