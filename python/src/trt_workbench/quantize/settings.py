@@ -93,7 +93,7 @@ class Metric(ABC):
     kind: str
     name: str
     unit: str = "samples"
-    of: str = "samples without annotations (.npy or .npz files, a .jsonl file, a text)"
+    of: str = "samples without annotations, such as .npz or .jsonl files"
     elsewhere: str = ""
     is_share: bool = False
     takes_targets: bool = False
