@@ -215,8 +215,15 @@ def test_a_function_that_another_process_cannot_load_is_refused() -> None:
     def inner(_: Any, target: Any) -> Any:
         return target
 
+    class Scorer:
+        better = "lower"
+
+        def __call__(self, _: Any, target: Any) -> Any:
+            return target
+
+    part = functools.partial(decorated, target=0.5)
     halved = functools.update_wrapper(functools.partial(decorated, target=0.5), decorated)
-    for given in (made["mine"], inner, lambda _, target: target, halved):
+    for given in (made["mine"], inner, lambda _, target: target, halved, part, Scorer(), Scorer().__call__):
         with pytest.raises(UsageProblem, match="has to be a `def` at the top of a file"):
             score_named("score", given)
     with refused(UsageProblem):

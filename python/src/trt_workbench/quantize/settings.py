@@ -47,16 +47,19 @@ def score_named(option: str, given: Any) -> str:
     Raises:
         UsageProblem: there is no such score, or another process could not load the function.
     """
-    if code := getattr(plain := inspect.unwrap(given), "__code__", None):
+    if callable(given):
+        plain = inspect.unwrap(given)
+        code, name = getattr(plain, "__code__", None), getattr(plain, "__qualname__", type(plain).__name__)
         # under its name a file has the function with its decorators; what else wraps one would be lost
         if not (
-            given in (plain, getattr(sys.modules.get(plain.__module__), plain.__qualname__, None))
-            and plain.__qualname__.isidentifier()
+            code
+            and given in (plain, getattr(sys.modules.get(plain.__module__), name, None))
+            and name.isidentifier()
             and Path(code.co_filename).is_file()
         ):
             raise UsageProblem(
-                f"{option}: another process loads the function, so it has to be a `def` at the top of a file; "
-                f"{plain.__qualname__} in {code.co_filename} is not."
+                f"{option}: another process loads the function, so it has to be a `def` at the top of a file, which "
+                f"may call what you have; {name}{f' in {code.co_filename}' if code else ''} is not."
             )
         given = f"{code.co_filename}:{plain.__name__}"
     place, _, function = str(given).rpartition(":")

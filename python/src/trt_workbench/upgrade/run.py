@@ -38,7 +38,7 @@ from trt_workbench.upgrade.document import (
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.upgrade.side import SCORE, RunningSide, names_of, recorded_side
 
-BEFORE, AFTER = "before", "after"
+BEFORE, AFTER, _SCORED = "before", "after", "metrics.json"
 Step = Callable[[str], None]
 
 
@@ -294,7 +294,7 @@ class _Pair:
                 if side.stack:
                     self._step(f"{name}: scoring in {side.side.stack}{f', build {number}' if number else ''}")
                     reason = f"{side.side.stack}: {side.score(name, model, number).error}"
-                if not _is_scored(folder):
+                if not (folder / _SCORED).is_file():
                     return ScoredPair(reason=reason)
         first = self._scores(self._before, name)
         found = ScoredPair(name=first[0].name, before=first[0].against(None), images=first[0].count)
@@ -307,11 +307,11 @@ class _Pair:
         """Return the score of every build; none where a model was not scored."""
         folders = [side.of(name, SCORE, number) for number in side.numbers]
         metric = metric_of(self._settings.score, self._settings.better)
-        return [metric.read(folder / metric.files, self._settings.seed) for folder in folders if _is_scored(folder)]
-
-
-def _is_scored(folder: Path) -> bool:
-    return (folder / "metrics.json").is_file()
+        return [
+            metric.read(folder / metric.files, self._settings.seed)
+            for folder in folders
+            if (folder / _SCORED).is_file()
+        ]
 
 
 def worst(found: Sequence[Checked]) -> Checked:
