@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# In this process tests/unit/tasks/test_taskrunner.py shows the same.
+# What needs no process of its own is in tests/unit/tasks/test_taskrunner.py.
 pytestmark = pytest.mark.long
 
 TASKS = Path(__file__).parents[2] / "tasks"
@@ -52,11 +52,11 @@ platforms = ["gpu"]
 [feature.gpu.pypi-dependencies]
 greeter = { path = "greeter" }
 [feature.gpu.tasks]
-on-gpu = { cmd = "echo started by tasks/run in $PIXI_ENVIRONMENT_NAME: $TRTW_TASKS_RUN" }
+on-gpu = { cmd = "true" }
 
 [tasks]
 greet = { cmd = "greet", description = "Greet" }
-inside = { cmd = "pwd && echo $INIT_CWD $FROM_SCRIPT" }
+inside = { cmd = "pwd && echo $INIT_CWD $FROM_SCRIPT, $TRTW_TASKS_RUN" }
 fails = { cmd = "exit 7" }
 lasting = { cmd = "python -c 'import time; print(\\"up\\", flush=True); time.sleep(60)'" }
 stops = { cmd = "false | true; echo never" }
@@ -130,43 +130,43 @@ def run(root: Path, *words: str, **more: str) -> tuple[int, str, str]:
 
 
 @pytest.fixture(scope="module")
-def first_run(tmp_path_factory):
-    """A repository, and what the first task said, which made the environment."""
+def first_runs(tmp_path_factory):
+    """A repository, and what two tasks said at once, of which the first made the environment."""
     root = make_repository(tmp_path_factory.mktemp("repo"))
-    return root, run(root, "greet", "hello")
+    log = root / "tmp" / "venvs" / "default.log"
+    first = start(root, "greet", "a")
+    while not log.exists():  # written under the lock
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    second = start(root, "greet", "b")
+    said = [process.communicate() for process in (first, second)]
+    return root, [(process.returncode, *texts) for process, texts in zip((first, second), said, strict=True)]
 
 
 @pytest.fixture(scope="module")
-def repository(first_run):
+def repository(first_runs):
     """A repository with the environment of most of its tasks."""
-    return first_run[0]
+    return first_runs[0]
 
 
-def test_the_environment_is_made_once_and_stdout_is_the_tasks_alone(first_run):
-    repository, (code, out, err) = first_run
-    assert (code, out) == (0, "'hello'\n"), err
-    assert "setting up environment default (once)" in err
-    assert "conda-only packages of environment default are not installed: cuda-nvcc" in err
-    code, out, err = run(repository, "greet", "again")
-    assert (code, out, err) == (0, "'again'\n", "noise of the script\n")
-
-
-def test_arguments_arrive_word_for_word(repository):
+def test_the_environment_is_made_once_and_stdout_is_the_tasks_alone(first_runs):
+    repository, (first, second) = first_runs
+    assert (first[:2], second[:2]) == ((0, "'a'\n"), (0, "'b'\n")), first[2] + second[2]
+    assert "setting up environment default (once)" in first[2]
+    assert "conda-only packages of environment default are not installed: cuda-nvcc" in first[2]
+    assert "setting up" not in second[2]
+    assert "waiting for another run" in second[2]
     words = ["--backend", "a b", "$HOME", "it's", '"', "*", "", "\\", "-e", "--", "ü;|&>"]
-    code, out, _ = run(repository, "greet", *words)
-    assert (code, out) == (0, " ".join(map(repr, words)) + "\n")
+    assert run(repository, "greet", *words) == (0, " ".join(map(repr, words)) + "\n", "noise of the script\n")
 
 
 def test_folder_and_variables(repository):
     code, out, _ = run(repository, "inside")
-    assert (code, out) == (0, f"{repository}\n{repository}/sub folder script of default\n")
+    assert (code, out) == (0, f"{repository}\n{repository}/sub folder script of default, 1\n")
 
 
-def test_the_exit_code_is_the_commands(repository):
+def test_the_exit_code_is_the_commands_which_a_failure_inside_it_ends(repository):
     assert run(repository, "fails")[0] == 7
-
-
-def test_a_failure_inside_a_command_ends_it(repository):
     assert run(repository, "stops")[:2] == (1, "")
 
 
@@ -196,87 +196,12 @@ def test_ctrl_c_ends_the_set_up_too(repository):
     assert not (venv / "taskrunner.json").exists()
 
 
-def test_a_changed_requirement_makes_the_environment_again(repository):
-    project = repository / "greeter" / "pyproject.toml"
-    assert run(repository, "greet")[0] == 0
-    leftover = repository / "tmp" / "venvs" / "default" / "leftover"
-    leftover.touch()
-    project.write_text(PROJECT + 'keywords = ["changed"]\n')
-    code, out, err = run(repository, "greet", "x")
-    assert (code, out) == (0, "'x'\n")
-    assert "setting up" in err
-    assert not leftover.exists()
-
-
-def test_two_at_once_make_a_half_made_environment_once(repository):
-    venv = repository / "tmp" / "venvs" / "default"
-    (venv / "taskrunner.json").unlink(missing_ok=True)
-    shutil.rmtree(venv / "bin", ignore_errors=True)
-    log = venv.with_name("default.log")
-    log.unlink(missing_ok=True)
-    first = start(repository, "greet", "a")
-    while not log.exists():  # written under the lock
-        time.sleep(0.01)
-    second = start(repository, "greet", "b")
-    (out_a, err_a), (out_b, err_b) = first.communicate(), second.communicate()
-    assert (first.returncode, out_a, second.returncode, out_b) == (0, "'a'\n", 0, "'b'\n")
-    assert "setting up" in err_a
-    assert "setting up" not in err_b
-    assert "waiting for another run" in err_b
-
-
 def test_a_failed_install_says_why_and_leaves_nothing_that_counts_as_done(repository):
     code, out, err = run(repository, "-e", "broken", "fail-to-install")
     assert (code, out) == (3, "")
     assert "No matching distribution found for no-such-package-anywhere==1.0" in err
     assert err.endswith("tmp/venvs/broken.log\n")
     assert not (repository / "tmp" / "venvs" / "broken" / "taskrunner.json").exists()
-
-
-def test_dry_run_prints_the_command_and_makes_nothing(tmp_path):
-    root = make_repository(tmp_path / "repo")
-    assert run(root, "--dry-run", "greet", "a b") == (0, "[default] greet 'a b'\n", "")
-    assert not (root / "tmp").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (("gret",), 2, "no task 'gret'; did you mean greet?"),
-        (("-e", "gpuu", "greet"), 2, "no environment 'gpuu'; did you mean gpu?"),
-        (("--frozen", "greet"), 2, "no option --frozen"),
-        ((), 2, "usage: tasks/run"),
-    ],
-)
-def test_what_cannot_be_run(repository, words, code, message):
-    result = run(repository, *words)
-    assert result[:2] == (code, "")
-    assert message in result[2]
-    assert "Traceback" not in result[2]
-
-
-def test_an_environment_for_gpus_that_was_asked_for_is_not_installed_without_one(repository):
-    code, out, err = run(repository, "-e", "gpu", "on-gpu")
-    assert (code, out) == (3, "")
-    assert "lacks a CUDA driver for 13.0" in err
-    assert "It would install gigabytes that do not run here: leave -e out, or set CONDA_OVERRIDE_CUDA" in err
-    assert "setting up" not in err
-
-
-def test_a_task_for_gpus_runs_without_one_and_says_what_it_lacks(repository):
-    for words, hint in ((("on-gpu",), "much of it will not run"), (("-e", "gpu", "on-gpu"), "leave -e out")):
-        code, out, err = run(repository, *words)
-        assert (code, out) == (0, "started by tasks/run in gpu: 1\n")
-        assert "environment gpu is not for this machine, which lacks a CUDA driver for 13.0" in err
-        assert hint in err
-
-
-def test_list_and_help(repository):
-    code, out, _ = run(repository, "--list")
-    assert code == 0
-    assert "greet            Greet [default, broken, gpu]" in out
-    assert "gpu: not for this machine, which lacks a CUDA driver" in out
-    assert run(repository, "--help")[1].startswith("usage: tasks/run")
 
 
 def test_with_pixi_on_the_path_it_hands_over(repository, tmp_path):

@@ -324,7 +324,9 @@ def test_a_half_made_environment_is_made_again(root, made, stamp):
     path = root / "tmp" / "venvs" / "default" / "taskrunner.json"
     assert json.loads(path.read_text()).keys() == {"fingerprint"}
     path.write_text(stamp, encoding="latin-1")
+    (leftover := path.with_name("leftover")).touch()
     assert made()
+    assert not leftover.exists()
 
 
 @pytest.mark.parametrize(("version", "fits"), [((3, 10, 13), False), ((3, 11, 0), True), ((4, 0, 0), False)])
@@ -375,9 +377,39 @@ def test_bad_options(words, message, ends):
         parse(words)
 
 
-def test_arguments_are_quoted_for_the_shell_and_go_last(root, capsys):
+def test_a_dry_run_prints_arguments_as_the_shell_gets_them_and_makes_nothing(root, capsys):
     main(["--no-pixi", "-n", "everywhere", "a b", "$HOME", "it's", "--x=1", "", "*"], root)
     assert capsys.readouterr().out == """[default] run --fast 'a b' '$HOME' 'it'"'"'s' --x=1 '' '*'\n"""
+    assert not (root / "tmp").exists()
+
+
+def test_a_task_for_gpus_runs_without_one_and_says_what_it_lacks(root, ends, monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(taskrunner, "this_machine", lambda: CPU)
+    monkeypatch.setattr(taskrunner, "run", lambda *given: ran.append((given[0], given[1].name, given[2])))
+    lacks = "environment hopper is not for this machine, which lacks a CUDA driver for 13.0 or newer (found: none)"
+    with ends(3, f"{lacks} and a GPU of compute capability 9.0 or newer (found: none). It would install gigabytes"):
+        main(["--no-pixi", "-e", "hopper", "on-gpu"], root)
+    assert ran == []
+    main(["--no-pixi", "on-gpu-preferring-hopper", "x y"], root)
+    assert "; much of it will not run" in capsys.readouterr().err
+    (root / "tmp" / "venvs" / "hopper").mkdir(parents=True)  # as it was made for another machine
+    main(["--no-pixi", "-e", "hopper", "on-gpu"], root)
+    assert f"{lacks} and " in (said := capsys.readouterr().err)
+    assert "; leave -e out for one that is" in said
+    assert ran == [(root, "hopper", "a 'x y'"), (root, "hopper", "a")]
+
+
+def test_list_help_and_no_task(root, ends, monkeypatch, capsys):
+    monkeypatch.setattr(taskrunner, "this_machine", lambda: CPU)
+    main(["--list"], root)
+    listed = capsys.readouterr().out
+    assert "once                      Do it [dev]" in listed
+    assert "hopper: not for this machine, which lacks a CUDA driver" in listed
+    main(["--help"], root)
+    assert capsys.readouterr().out.startswith("usage: tasks/run")
+    with ends(2, "usage: tasks/run"):
+        main([], root)
 
 
 def test_a_long_step_shows_signs_of_life(
