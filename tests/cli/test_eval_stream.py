@@ -180,12 +180,12 @@ def test_the_embedded_model_by_its_path_needs_no_contract_either(tmp_path: Path)
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_the_same_command_goes_on_with_a_run_that_was_ended(
     model: list[str], tmp_path: Path, fork_server: ForkServer, ending: signal.Signals
 ) -> None:
     run = tmp_path / "run"
-    words = ("eval-stream", *model, "--chunks", 3000, "--no-report", "--output")
+    words = ("eval-stream", *model, "--chunks", 500, "--no-report", "--output")
     often = "from trt_workbench.stream import run; run._EVERY_S = 0; from trt_workbench.main import main; main()"
     code, said = ended(fork_server, run, "part/chunks.npz", ending, *words, run, program=often)
     assert code == (-ending if ending == signal.SIGKILL else 130), said
@@ -195,7 +195,7 @@ def test_the_same_command_goes_on_with_a_run_that_was_ended(
         held(stderr_of("report", run))
     other = trtw(*words, run, "--seed", 3)
     assert "The run in this folder is not continued: settings.seed was 0 there and is 3 here." in other.stderr
-    assert len((run / "records.jsonl").read_text().splitlines()) == 6000
+    assert len((run / "records.jsonl").read_text().splitlines()) == 1000
     assert not (run / "part").exists()
     assert not list(tmp_path.glob(".run.*"))
 

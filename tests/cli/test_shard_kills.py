@@ -63,10 +63,8 @@ def require_equal(run: Path, coco: Any) -> None:
     assert mine[0]["AP"] == theirs[0]["AP"]
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("seed", range(3))
-def test_shards_that_are_killed_and_run_again(coco: Any, fork_server: ForkServer, seed: int) -> None:
-    drawn, place, kills = random.Random(seed), coco.root / "shards", 0
+def test_shards_that_are_killed_and_run_again(coco: Any, fork_server: ForkServer) -> None:
+    drawn, place, kills = random.Random(0), coco.root / "shards", 0
     for index in range(3):
         words = coco.arguments("--shard", f"{index}/3")
         words[words.index("--output") + 1] = str(place / str(index))
@@ -80,9 +78,8 @@ def test_shards_that_are_killed_and_run_again(coco: Any, fork_server: ForkServer
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2))
-def test_a_spread_run_that_is_killed_goes_on(coco: Any, fork_server: ForkServer, seed: int) -> None:
-    drawn, output = random.Random(seed), coco.root / "spread"
+def test_a_spread_run_that_is_killed_goes_on(coco: Any, fork_server: ForkServer) -> None:
+    drawn, output = random.Random(0), coco.root / "spread"
     words = (coco.model, coco.images, coco.annotations, output)
     for _ in range(4):
         if killed(fork_server, drawn.uniform(0, 3), SPREAD, *words) or output.exists():  # killed once it was whole

@@ -291,7 +291,7 @@ def test_a_runtime_that_is_compared_with_itself_is_not_called_right(
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_the_same_command_goes_on_with_a_run_that_was_ended(
     model: Path, tmp_path: Path, fork_server: ForkServer, ending: signal.Signals
 ) -> None:
