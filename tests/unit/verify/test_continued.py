@@ -70,7 +70,6 @@ def torn(folder: Path) -> None:
         ("", {"quick": True}),
         ("stale", {"quick": True}),
         ("", {"falling": True}),
-        pytest.param("stale", {}, marks=pytest.mark.long),
         pytest.param("only batch 3", {}, marks=pytest.mark.long),
         pytest.param("second session", {}, marks=pytest.mark.long),
     ],

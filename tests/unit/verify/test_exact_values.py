@@ -81,8 +81,8 @@ PLAIN = 6e-6  # of this attention without a mask it is 4.3e-06
 @pytest.mark.parametrize(
     ("kind", "much"),
     [
-        *((kind, much) for kind in MASKS for much in (-1e4, LOWEST)),
-        *(("padding", much) for much in (-0.7, -65504.0, -1e9)),
+        *((kind, LOWEST) for kind in MASKS),
+        *(("padding", much) for much in (-0.7, -1e4, -65504.0)),
         *((kind, -np.inf) for kind in ("where", "causal")),
     ],
 )

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.long(but=4)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", [1000, 1001, 1002, 1003])
+@pytest.mark.parametrize("seed", [1000, 1001])
 def test_no_false_alarm(seed: int, way: str, tmp_path: Path) -> None:
     if way.startswith("torch"):
         pytest.importorskip("torch")

@@ -54,16 +54,10 @@ def test_a_record_of_another_version_of_the_runtime_says_something(
     assert (result.document["verdict"], result.document["compared_with_itself"]) == ("right", False)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("fault", "text"),
-    [("rows swapped", "row 0 holds that of row 1"), ("scaled", "scaled by 1.002"), ("padding leaks", "padding:")],
-)
-def test_faults_are_found_beside_a_record(
-    fault: str, text: str, record: Path, masked_model: Path, tmp_path: Path
-) -> None:
-    result = run(tmp_path / "second", masked_model, "faulty", reference=str(record), options={"fault": fault})
-    assert any(text in one for one in result.failures), result.failures[:5]
+def test_a_fault_is_found_beside_a_record(record: Path, masked_model: Path, tmp_path: Path) -> None:
+    options = {"fault": "padding leaks"}
+    result = run(tmp_path / "second", masked_model, "faulty", reference=str(record), options=options)
+    assert any("padding:" in one for one in result.failures), result.failures[:5]
 
 
 def test_what_the_model_lacks_by_design_is_in_the_record(tmp_path: Path) -> None:

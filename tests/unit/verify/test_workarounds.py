@@ -112,8 +112,7 @@ def adds_a_mask_for_each_row(model: onnx.ModelProto, batch: int, _: Any) -> bool
     return batch > 1 and any(node.op_type == "Add" and narrow & set(node.input) for node in model.graph.node)
 
 
-@pytest.mark.long
-def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
+def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern_and_is_written_with_its_cost(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]
 ) -> None:
     plant(adds_a_mask_for_each_row)
@@ -131,20 +130,20 @@ def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
     # what is handed on is all that a build needs
     assert taken.request.target == tmp_path / "attention-attention-mask-in-keys.onnx"
     assert verify(taken.request, tmp_path).document["verdict"] == "right"
-
-
-def test_the_first_right_one_is_taken_and_the_models_of_the_others_are_gone(
-    model: Path, tmp_path: Path, plant: Callable[[Fault], None]
-) -> None:
-    plant(adds_a_mask_for_each_row)
-    found = fixed(request(model), tmp_path)
-    verdicts = tried(found)
-    assert found.chosen.name == "attention-mask-in-keys"
-    assert verdicts["attention-mask-in-keys"] == "right"
-    assert sorted(path.name for path in tmp_path.glob("*.onnx")) == [
-        "attention-attention-mask-in-keys.onnx",
-        "attention.onnx",
-    ]
+    # the models of the others are gone
+    assert {path.name for path in tmp_path.glob("*.onnx")} == {taken.request.target.name, "attention.onnx"}
+    plan = write_fixed(found, request(model), tmp_path / "fixed.plan")
+    manifest = read_manifest(plan)
+    assert manifest.way_around.name == "attention-mask-in-keys"
+    assert manifest.way_around.model_sha256 == sha256_of(model)
+    assert manifest.way_around.plain_latency_ms == found.plain_milliseconds
+    assert manifest.way_around.rows is None
+    again = VerifyRequest(target=plan, model=model, quick=True)
+    assert verify(again, tmp_path).document["verdict"] == "right"
+    with refused(UsageProblem):
+        check_output(request(model), tmp_path / "fixed.onnx")
+    with refused(UsageProblem):
+        check_output(request(model, backend="ort-cpu"), model)
 
 
 @pytest.mark.long
@@ -281,23 +280,6 @@ def test_a_plan_is_built_anew_as_its_manifest_says(model: Path, tmp_path: Path, 
     model.unlink()
     with refused(UsageProblem):
         fixed(VerifyRequest(target=copy), tmp_path)
-
-
-def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
-    plant(adds_a_mask_for_each_row)
-    found = fixed(request(model), tmp_path)
-    plan = write_fixed(found, request(model), tmp_path / "fixed.plan")
-    manifest = read_manifest(plan)
-    assert manifest.way_around.name == "attention-mask-in-keys"
-    assert manifest.way_around.model_sha256 == sha256_of(model)
-    assert manifest.way_around.plain_latency_ms == found.plain_milliseconds
-    assert manifest.way_around.rows is None
-    again = VerifyRequest(target=plan, model=model, quick=True)
-    assert verify(again, tmp_path).document["verdict"] == "right"
-    with refused(UsageProblem):
-        check_output(request(model), tmp_path / "fixed.onnx")
-    with refused(UsageProblem):
-        check_output(request(model, backend="ort-cpu"), model)
 
 
 def test_fences_are_outputs_of_a_model_that_says_the_same(model: Path) -> None:
