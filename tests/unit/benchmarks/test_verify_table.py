@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,21 +40,32 @@ def test_the_table_holds_what_verify_must_show() -> None:
     assert {entry.ranges[entry.batch] for entry in entries()} == {(1, 2, 4)}
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one model in two precisions."""
+    folder = tmp_path_factory.mktemp("first")
+    ran = measure("run", *places(folder), "--only", "generated-001", "--precisions", "fp32", "fp16")
+    assert ran.returncode == 0, ran.stderr
+    return folder
+
+
+def places(folder: Path) -> list[object]:
+    return ["--work", folder / "work", "--output", folder / "records", "--backend", "ort-cpu", "--jobs", 2]
+
+
 @pytest.mark.long
-def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> None:
+def test_a_run_goes_on_where_it_stopped_and_makes_its_report(first: Path, tmp_path: Path) -> None:
     from zoo.summary import write_report
     from zoo.table import entries
 
-    words = ["run", "--work", tmp_path / "work", "--output", tmp_path / "records", "--backend", "ort-cpu", "--jobs", 2]
-    ran = measure(*words, "--only", "generated-001", "--precisions", "fp32", "fp16")
-    assert ran.returncode == 0, ran.stderr
+    shutil.copytree(first, tmp_path, dirs_exist_ok=True)
     lines = (tmp_path / "records" / "records.jsonl").read_text().splitlines()
     verdicts = {(one["model"], one["precision"]): one["verdict"] for one in map(json.loads, lines)}
     assert verdicts == {
         ("generated-001", "fp32"): "consistent",
         ("generated-001", "fp16"): "not run",  # ort-cpu has the precision of the file
     }
-    again = measure(*words, "--only", "generated-00[12]", "--precisions", "fp32", "fp16")
+    again = measure("run", *places(tmp_path), "--only", "generated-00[12]", "--precisions", "fp32", "fp16")
     assert again.returncode == 0, again.stderr
     assert "3 of 3 jobs" in again.stdout  # what could not be run is tried again
     assert len((tmp_path / "records" / "records.jsonl").read_text().splitlines()) == len(lines) + 3
@@ -74,18 +86,15 @@ def _undecided(record: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_what_was_wrong_and_is_not_any_more_is_said_so(tmp_path: Path) -> None:
+def test_what_was_wrong_and_is_not_any_more_is_said_so(first: Path, tmp_path: Path) -> None:
     from zoo.summary import write_report
 
-    words = ["--work", tmp_path / "work", "--output", tmp_path]
-    assert (
-        measure("run", *words, "--backend", "ort-cpu", "--only", "generated-001", "--precisions", "fp32").returncode
-        == 0
-    )
+    shutil.copytree(first / "records", tmp_path, dirs_exist_ok=True)
     records = tmp_path / "records.jsonl"
-    wrong = json.loads(records.read_text()) | {"verdict": "wrong", "failures": ["batch=2, output out0: once"]}
+    (fp32,) = (one for one in map(json.loads, records.read_text().splitlines()) if one["precision"] == "fp32")
+    wrong = fp32 | {"verdict": "wrong", "failures": ["batch=2, output out0: once"]}
     records.write_text(json.dumps(wrong) + "\n")
-    bisected = measure("bisect", *words)
+    bisected = measure("bisect", "--work", tmp_path / "work", "--output", tmp_path)
     assert bisected.returncode == 0, bisected.stderr
     assert json.loads((tmp_path / "bisected.jsonl").read_text())["verdict"] == "consistent"
     page = write_report(tmp_path).read_text()
@@ -113,15 +122,17 @@ def test_a_wrong_one_keeps_its_model_inputs_and_figures(
     outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
     monkeypatch.setattr(jobs, "_options", lambda _: {"fault": "rows after the first"})
-    record = jobs.run(jobs.Job("generated-001", "faulty", "fp32"), tmp_path)
+    record = jobs.run(jobs.Job("generated-001", "faulty", "fp32"), tmp_path, bisect_s=30.0)
     assert record["verdict"] == "wrong"
     assert "row 1 of 2 is wrong" in record["failures"][0]
     kept = tmp_path / "wrong" / "generated-001-faulty-fp32"
     assert (kept / "generated-001.onnx").is_file()
     assert (kept / "verify.json").is_file()
     assert list((kept / "failures" / "001" / "inputs").glob("*.npy"))
-    again = jobs.run(jobs.Job("generated-001", "faulty", "fp32"), tmp_path, bisect_s=30.0)
-    assert (again["bisect"]["complete"], len(again["bisect"]["nodes"])) == (True, 1)  # every node of it is wrong there
+    assert (record["bisect"]["complete"], len(record["bisect"]["nodes"])) == (
+        True,
+        1,
+    )  # every node of it is wrong there
     assert (kept / "bisect" / "minimal.onnx").is_file()
 
 
