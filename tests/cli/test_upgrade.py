@@ -263,18 +263,6 @@ def test_what_neither_stack_takes_is_not_safe(stacks: Path, models: Path) -> Non
 
 
 @pytest.mark.long
-def test_latencies_are_of_turns(stacks: Path, models: Path) -> None:
-    run = models / "run"
-    words = ("--backend", "ort-cpu", "--quick", "--repetitions", "2", "--output", run)
-    trtw("upgrade", models / "plain.onnx", "--from", stacks / "old", "--to", ".", *words)
-    timed = document(run)["models"][0]["timed"]
-    assert timed["before_ms"] > 0
-    assert timed["ratio"] == pytest.approx(timed["after_ms"] / timed["before_ms"], rel=0.5)
-    for side in ("before", "after"):
-        assert len(list((run / side / "plain").glob("turn-*/records.jsonl"))) == 2
-
-
-@pytest.mark.long
 def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorRT is a double; of one option with a list the whole list is the value, and nothing is swept."""
     monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
@@ -290,6 +278,11 @@ def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkey
     assert "Their versions are the same; their options differ:" in said
     found = document(run)
     assert not found["same"]
+    timed = found["models"][0]["timed"]
+    assert timed["before_ms"] > 0
+    assert timed["ratio"] == pytest.approx(timed["after_ms"] / timed["before_ms"], rel=0.5)
+    for side in ("before", "after"):
+        assert len(list((run / side / "plain").glob("turn-*/records.jsonl"))) == 2
     asked = {"tactic_sources": ["-CUBLAS", "-CUDNN"]}
     assert (found["before"]["options"], found["after"]["options"]) == (asked, {**asked, "optimization_level": 5})
     groups = json.loads((run / "builds.json").read_text())["groups"]

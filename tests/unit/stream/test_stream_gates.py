@@ -71,10 +71,11 @@ def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
     document["gates"] = {"integers": None, "finite": False, "drift_exponent_lower_max": None}
     wrong = attention(tmp_path, ("both = Add(new, context)", "both = Sub(new, context)"), name="wrong")
     asked = replace(settings(tmp_path, document=document, faults=True), target=wrong, model=attention(tmp_path))
-    found = evaluated(asked, tmp_path / "run").faults
+    result = evaluated(asked, tmp_path / "run")
+    found = result.faults
     assert failing(found.healthy).keys() == {"rel_l2_max"}
     assert {one.fault for one in found.planted if one.lane} == set(found.missed)
-    (said,) = [text for text in evaluated(asked, tmp_path / "run").failures if "'stale state'" in text]
+    (said,) = [text for text in result.failures if "'stale state'" in text]
     assert said.endswith("; gates that fail without a fault do not count")
 
 

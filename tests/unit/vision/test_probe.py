@@ -40,7 +40,7 @@ def evaluation(scenes: tuple[Path, Path], model: Path, lines: list[str] | None =
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("normalize", "order"), [("none", "rgb"), ("imagenet", "bgr"), ("0-255", "bgr")])
+@pytest.mark.parametrize(("normalize", "order"), [("none", "rgb"), ("imagenet", "bgr")])
 def test_the_normalisation_of_a_known_detector_is_found(
     scenes: Any, tmp_path: Path, normalize: str, order: str
 ) -> None:
