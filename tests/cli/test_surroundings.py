@@ -108,12 +108,18 @@ def test_a_limit_of_images_that_is_no_number(name: str, value: str, monkeypatch:
     assert f"OPENCV_IO_MAX_IMAGE_{name} must be a whole number" in settle_variables()
 
 
-@pytest.mark.long(but=3)
 @pytest.mark.parametrize("value", ["²", "٣", "-1", "0", "x", "", "9" * 30])
 @pytest.mark.parametrize("name", ["COLUMNS", "LINES"])
-def test_a_terminal_of_no_size(name: str, value: str, tmp_path: Path) -> None:
+def test_a_size_that_no_terminal_has_is_unset(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert (settle_variables(), os.environ.get(name)) == ("", None)
+    monkeypatch.setenv(name, "99999")
+    assert (settle_variables(), os.environ[name]) == ("", "99999")
+
+
+def test_a_terminal_of_no_size(tmp_path: Path) -> None:
     """Rich took "²" for digits: a command whose work was done ended in a traceback."""
-    assert command("inspect", "shapes-classifier", place=tmp_path, **{name: value}) == (0, "")
+    assert command("inspect", "shapes-classifier", place=tmp_path, COLUMNS="²", LINES="²") == (0, "")
 
 
 def test_variables_that_end_opencv_are_not_seen_by_it(coco: CocoSetup, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     score = "{backend: ort-cpu, limit: 2, report: false, at_least: {AP: 0.01}}"
     (here / "gate.yaml").write_text(f"model: shapes-yolov10\nscore: {score}\n")
     (here / "bench.yaml").write_text(
-        "title: own\nrepetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01}\nruntimes: [{backend: ort-cpu}]\n"
+        "title: own\nrepetitions: 1\nmeasure: {warmup_ms: 1, duration_s: 0.01}\nruntimes: [{backend: ort-cpu}]\n"
         "models: {own: {path: m.onnx}, embedded: {embedded: shapes-classifier}}\n"
         "scenarios: {s: {kind: arrays, batch: [1]}}\n"
     )

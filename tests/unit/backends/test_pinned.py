@@ -56,11 +56,11 @@ def test_memory_lives_as_long_as_any_view_of_it(live_blocks: Callable[[], int]) 
     view = array[1:]
     assert live_blocks() == before + 1
     del array
-    gc.collect()
+    gc.collect(1)
     assert live_blocks() == before + 1
     np.testing.assert_array_equal(view, np.arange(4, 12).reshape(2, 4))
     del view
-    gc.collect()
+    gc.collect(1)
     assert live_blocks() == before
 
 
@@ -70,7 +70,7 @@ def test_scalars_and_empty_arrays(live_blocks: Callable[[], int]) -> None:
     host = PinnedHost(NAME)
     assert host.array((), "int64").shape == ()
     assert host.array((0, 4), "float16").shape == (0, 4)
-    gc.collect()
+    gc.collect(1)
     assert live_blocks() == before
 
 
