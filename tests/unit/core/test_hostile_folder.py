@@ -13,9 +13,9 @@ from trt_workbench.backends.ort import libraries as ort_libraries
 from trt_workbench.bench.worker import TARGET
 from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.workers import WorkerProcess, ask_python
-from trt_workbench.profile.capture import Capture
+from trt_workbench.profile.run import Capture
 from trt_workbench.profile.settings import ProfileRequest
-from trt_workbench.setup import tensorrt_wheel
+from trt_workbench.setup import run as setup_run
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_probe_of_onnxruntime(executed: Path, tmp_path: Path) -> None:
 def test_the_download_of_the_wheel(executed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with refused(ComponentMissing):
-        tensorrt_wheel.download_wheel(tensorrt_wheel.PINNED, tmp_path)
+        setup_run.download_wheel(setup_run.PINNED, tmp_path)
     assert not executed.exists()
 
 

@@ -5,7 +5,7 @@ from tests.records import record
 from tests.texts import held
 
 from trt_workbench.core.records import Record
-from trt_workbench.decide.builds import joined
+from trt_workbench.decide.run import joined
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.quantize import RowScore
 

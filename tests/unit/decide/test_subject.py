@@ -21,7 +21,7 @@ from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 from trt_workbench.quantize.task import Detection
 from trt_workbench.vision.scenes import dataset
-from trt_workbench.vision.scenes.crops import write_crops
+from trt_workbench.vision.scenes.dataset import write_crops
 
 
 @pytest.mark.parametrize("to", ["int8", "fp16"])

@@ -26,8 +26,7 @@ from trt_workbench.evaluate import eval_coco
 from trt_workbench.gate import run as gate_run
 from trt_workbench.gate.cli import gate as gate_command
 from trt_workbench.gate.config import load_gate, margin
-from trt_workbench.gate.document import GateCheck, GateDocument, answer, read
-from trt_workbench.gate.formats import junit, markdown
+from trt_workbench.gate.document import GateCheck, GateDocument, answer, junit, markdown, read
 from trt_workbench.gate.run import CheckResult, _require_usable
 from trt_workbench.report.verdict import tone
 from trt_workbench.verify import verify

@@ -10,8 +10,8 @@ from tests.texts import refused
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.profile.capture import Capture
 from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+from trt_workbench.profile.run import Capture
 from trt_workbench.profile.settings import ProfileRequest
 
 from .conftest import SAMPLES

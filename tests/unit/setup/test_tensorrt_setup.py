@@ -14,9 +14,8 @@ import pytest
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.setup.run import SetupRequest, setup_tensorrt
+from trt_workbench.setup.run import SetupRequest, setup_tensorrt, unpack_libraries
 from trt_workbench.setup.tensorrt_headers import fetch_headers, fetch_parser_header
-from trt_workbench.setup.tensorrt_wheel import unpack_libraries
 
 
 @pytest.fixture(autouse=True)

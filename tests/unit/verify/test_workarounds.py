@@ -24,11 +24,10 @@ from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, read_manifest
 from trt_workbench.model.fences import fences
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
-from trt_workbench.verify.workarounds import Fixed, fixed, require_chosen
+from trt_workbench.verify.workarounds import Fixed, check_output, fixed, require_chosen, write_fixed
 
 pytestmark = pytest.mark.usefixtures("doubled_core", "known_limits")
 

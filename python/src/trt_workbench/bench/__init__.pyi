@@ -1,5 +1,5 @@
-from .availability import unavailable_backends as unavailable_backends
 from .bench_run import prepare_bench as prepare_bench
+from .bench_run import unavailable_backends as unavailable_backends
 from .builds import built_group as built_group
 from .cli import bench as bench
 from .cli import require_sound as require_sound

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import get_backend, model_suffixes
-from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
+from trt_workbench.backends.registry import check_name, get_backend, model_suffixes
 from trt_workbench.bench.builds import with_builds
 from trt_workbench.bench.config import BenchConfig, load_config, matrix_of, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
@@ -17,15 +16,54 @@ from trt_workbench.bench.options import check_runtimes, check_shapes
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
 from trt_workbench.bench.sharding import COMMAND, block_of, measured_in, put_measured, what_decides, write_shard
+from trt_workbench.bench.worker import TARGET
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.documents import write_json
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.work import continued
+from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.core.workspace import EMBEDDED_MODELS, embedded_model
 from trt_workbench.verify import BenchGate
 from trt_workbench.vision import check_family
+
+
+def require_known(points: Iterable[Point]) -> None:
+    """Raise UsageProblem if there is no backend of the name that a point asks for."""
+    for backend in dict.fromkeys(point.backend for point in points):
+        check_name(backend)
+
+
+def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -> dict[str, WorkbenchError]:
+    """Return why each backend that cannot serve here cannot, by name.
+
+    Raises:
+        UsageProblem: a backend is unknown.
+    """
+    reasons: dict[str, WorkbenchError] = {}
+    for backend in dict.fromkeys(backends):
+        with WorkerProcess(log, TARGET) as worker:
+            try:
+                answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)
+            except WorkerFailure as failure:
+                if isinstance(failure.error, UsageProblem):
+                    raise failure.error from failure
+                reasons[backend] = failure.error or ComponentMissing(str(failure))
+                continue
+        if not answer["available"]:
+            reasons[backend] = ComponentMissing(f"{answer['reason']} {answer['fix']}".strip())
+    return reasons
+
+
+def require_available(reasons: Mapping[str, WorkbenchError]) -> None:
+    """Raise ComponentMissing, or what asking it raised, if a backend of the matrix cannot serve here."""
+    if reasons:
+        name, reason = next(iter(reasons.items()))
+        others = f" Also not available: {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
+        raise type(reason)(
+            f"Backend {name} is not available here: {reason}{others} --skip-unavailable skips them and lists them."
+        )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def gate(
     from trt_workbench.core.documents import write_json
     from trt_workbench.core.files import write_text
     from trt_workbench.gate.config import load_gate
-    from trt_workbench.gate.formats import junit, markdown
+    from trt_workbench.gate.document import junit, markdown
     from trt_workbench.gate.run import run_gate
 
     asked = load_gate(config)

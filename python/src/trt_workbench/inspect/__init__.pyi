@@ -1,1 +1,1 @@
-from .tables import print_manifest as print_manifest
+from .engine_cli import print_manifest as print_manifest

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from trt_workbench.console.common import (
     DebugOption,
@@ -13,10 +14,83 @@ from trt_workbench.console.common import (
     handled,
     note,
     print_json,
+    print_line,
+    print_table,
     stdout_console,
 )
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trt_workbench.engine.inspection import Inspection
+    from trt_workbench.engine.manifest import Manifest
+
+
+def print_manifest(console: Console, manifest: Manifest) -> None:
+    """Print inputs, outputs, profiles, and what the engine was made from and with."""
+    tensors = (
+        (
+            kind,
+            escape(tensor.name),
+            tensor.dtype,
+            escape(f"[{', '.join('?' if dim < 0 else str(dim) for dim in tensor.shape)}]"),
+        )
+        for kind, group in (("input", manifest.inputs), ("output", manifest.outputs))
+        for tensor in group
+    )
+    print_table(console, ("", "name", "dtype", "shape"), tensors, title="Inputs and outputs")
+    facts = ((name, escape(value)) for name, value in _facts(manifest))
+    print_table(console, ("property", "value"), facts, title="Engine")
+    for warning in manifest.warnings:
+        print_line(console, f"TensorRT warning: {warning}")
+
+
+def _facts(manifest: Manifest) -> list[tuple[str, str]]:
+    from trt_workbench.core.builds import BUILD
+    from trt_workbench.engine.verdicts import kept_verdict
+
+    profiles = [(f"profile {number}", text) for number, text in enumerate(manifest.profiles)]
+    return [
+        ("model", f"{manifest.model.file} (SHA-256 {manifest.model.sha256[:16]}…)"),
+        ("precision", "+".join(manifest.precision)),
+        *profiles,
+        ("layers in the network", str(manifest.layer_count)),
+        ("size", sized(manifest.engine.size_bytes)),
+        ("build time", f"{manifest.build_s:.1f} s"),
+        ("built at", manifest.created_at),
+        ("TensorRT", manifest.tensorrt_version),
+        ("GPU", f"{manifest.gpu.name} (compute capability {manifest.gpu.compute_capability})"),
+        ("SHA-256", manifest.engine.sha256),
+        *([("build", f"{number}, from an empty timing cache")] if (number := manifest.options.get(BUILD)) else []),
+        *([("several builds", manifest.several.words)] if manifest.several else []),
+        *([("workaround", manifest.way_around.name)] if manifest.way_around else []),
+        ("verified", kept.text if (kept := kept_verdict(manifest)) else "no"),
+    ]
+
+
+def print_inspection(console: Console, found: Inspection) -> None:
+    """Print profiles, properties and layers as TensorRT reports them."""
+    ranges = (
+        (str(number), escape(tensor.name), *(escape(str(list(dims))) for dims in profile))
+        for tensor in found.tensors
+        for number, profile in enumerate(tensor.profiles)
+    )
+    print_table(console, ("profile", "input", "min", "opt", "max"), ranges, title="Optimisation profiles")
+    facts = [(name, ", ".join(one) if isinstance(one, list) else str(one)) for name, one in found.summary.items()]
+    facts += [(f"format of {one.name}", one.format) for one in found.tensors if "linear" not in one.format.lower()]
+    print_table(console, ("property", "value"), (map(escape, one) for one in facts), title="Reported by TensorRT")
+    layers = ((str(number), *_layer(layer)) for number, layer in enumerate(found.layers))
+    print_table(console, ("#", "layer", "type", "outputs"), layers, title=f"{counted(len(found.layers), 'layer')}")
+
+
+def _layer(layer: dict[str, Any]) -> tuple[str, str, str]:
+    outputs = [f"{tensor.get('Name')} {tensor.get('Dimensions')}" for tensor in layer.get("Outputs", [])]
+    # names may hold brackets, which rich would take for styles
+    return escape(str(layer.get("Name", "-"))), escape(str(layer.get("LayerType", "-"))), escape("\n".join(outputs))
+
 
 ManifestOnly = Annotated[
     bool, typer.Option("--manifest-only", help="Show only the manifest; needs neither TensorRT nor a GPU.")
@@ -74,7 +148,6 @@ def show_plan(
     if as_json:
         print_json(_document(plan, checked, found))
         return
-    from trt_workbench.inspect.tables import print_inspection, print_manifest
 
     console = stdout_console(quiet=False)
     if checked.manifest:

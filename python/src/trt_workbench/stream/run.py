@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,13 +24,12 @@ from trt_workbench.stream.compare import Parts
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Uncomputable
 from trt_workbench.stream.contract.parts import Chunk
-from trt_workbench.stream.document import ChunkRecord, FaultMetrics, Faults, LaneMetrics, StreamMetrics
+from trt_workbench.stream.document import ChunkRecord, FaultMetrics, Faults, LaneMetrics, Resident, StreamMetrics
 from trt_workbench.stream.drift import RECURRENT_CHUNKS
 from trt_workbench.stream.faults import ONE_SHORT, STUCK, faults
 from trt_workbench.stream.input import StreamInput, held_out, open_stream
 from trt_workbench.stream.lane import Lane
 from trt_workbench.stream.lane_gates import CHECKLIST, judge, judged_as, tie
-from trt_workbench.stream.memory import Watch
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.paced import rounds, run_paced
 from trt_workbench.stream.paced_document import Paced
@@ -37,6 +37,44 @@ from trt_workbench.stream.reference import StreamRecorder, contract_hash
 from trt_workbench.stream.settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
 from trt_workbench.stream.sharding import what_decides
 from trt_workbench.verify import let_through
+
+_SAMPLES = 400
+_FEWEST = 20
+
+
+class Watch:
+    """Samples the resident memory while a stream runs."""
+
+    def __init__(self, chunks: int) -> None:
+        """Expect so many chunks."""
+        import psutil
+
+        self._process = psutil.Process(os.getpid())
+        self._every = max(1, chunks // _SAMPLES)
+        self._found: list[tuple[int, int]] = []
+
+    def sample(self, chunk: int) -> None:
+        """Take a sample if it is time for one."""
+        if chunk % self._every == 0:
+            self._found.append((chunk, self._process.memory_info().rss))
+
+    def found(self) -> Resident | None:
+        """Return the slope after the first tenth, in which runtimes take their memory; None of a short stream."""
+        from scipy.stats import theilslopes
+
+        kept = self._found[len(self._found) // 10 :]
+        if len(kept) < _FEWEST:
+            return None
+        slope, _, low, high = theilslopes([size for _, size in kept], [chunk for chunk, _ in kept], 0.95)
+        return Resident(
+            first_bytes=kept[0][1],
+            last_bytes=kept[-1][1],
+            bytes_per_chunk=float(slope),
+            low=float(low),
+            high=float(high),
+            samples=len(kept),
+        )
+
 
 Progress = Callable[[int, int], None]
 _LINES = 64

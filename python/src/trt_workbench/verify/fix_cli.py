@@ -22,8 +22,8 @@ FIX = "fix"
 
 def check_fix(request: VerifyRequest, ways: FixSettings) -> None:
     """Refuse what `--fix` could not do, before the work begins."""
-    from trt_workbench.verify.fixed_files import check_output
     from trt_workbench.verify.opening import of_model
+    from trt_workbench.verify.workarounds import check_output
 
     of_model(request)
     if ways.fix_out:
@@ -39,8 +39,7 @@ def run_fix(
 ) -> Fixed:
     """Try the ways, and write what became of them and what is right into the run directory."""
     from trt_workbench.core.documents import write_json
-    from trt_workbench.verify.fixed_files import result_name, write_fixed
-    from trt_workbench.verify.workarounds import fixed
+    from trt_workbench.verify.workarounds import fixed, result_name, write_fixed
 
     folder = directory / FIX
     folder.mkdir(exist_ok=True)
@@ -78,10 +77,9 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
     """
     from trt_workbench.core.files import scratch_folder
     from trt_workbench.verify.engine import PlanRequest, verify_plan
-    from trt_workbench.verify.fixed_files import result_name
     from trt_workbench.verify.isolation import Isolated, plan_verified_apart
     from trt_workbench.verify.opening import VerifyRequest
-    from trt_workbench.verify.workarounds import require_chosen
+    from trt_workbench.verify.workarounds import require_chosen, result_name
 
     if not (wrong.evidence and Path(wrong.evidence).is_dir()):
         wrong = verify_plan(PlanRequest(plan, model, device=device))

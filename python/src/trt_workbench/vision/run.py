@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.interruptible import deferred_interrupts
+from trt_workbench.core.settings import with_flags
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import read_part
 from trt_workbench.core.shard_workers import open_journal
@@ -35,7 +37,6 @@ from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionStore, DetectionTable, at_least
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.letterbox import preprocess
-from trt_workbench.vision.loading import batch_size, session_options
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
 from trt_workbench.vision.preparation import FINDS_OUT, options_of
 from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
@@ -43,6 +44,36 @@ from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
 from trt_workbench.vision.sharding import PART, found_of, joined, write_shard
 from trt_workbench.vision.tasks.registry import task_of
+
+_MOST_CONCURRENT = 16  # runs share the memory bandwidth
+# One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
+_DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
+
+
+def batch_size(request: CocoRequest, backend: Backend, fixed: int | None = None) -> int:
+    """Return the images per inference of a model that takes `fixed` images, or any number."""
+    return request.batch or fixed or (_DYNAMIC_BATCH_ON_CPU if backend.devices == ("cpu",) else _DYNAMIC_BATCH)
+
+
+def session_options(request: CocoRequest, backend: Backend, on_note: Callable[[str], None] | None) -> SessionOptions:
+    """Return how the model is loaded."""
+    concurrency = request.concurrency
+    if concurrency is None:
+        # N runs of one thread each outrun one run of N threads: no layer waits for its slowest thread.
+        processors = request.threads or available_processors()
+        concurrency = min(_MOST_CONCURRENT, processors) if backend.devices == ("cpu",) else 1
+    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
+    extra = {"max_batch": batch_size(request, backend)} if backend.ranges and not request.shapes else {}
+    return SessionOptions(
+        threads=request.threads,
+        concurrency=concurrency,
+        precision=request.precision,
+        polls=False,
+        extra=with_flags({**extra, **request.options}, backend.url_option(request.url)),
+        shapes=request.shapes,
+        note=on_note,
+    )
+
 
 INFINITE_INSIDE = "Outputs are finite, but internal values are not"
 COMPARABLE_CONF = 0.05

@@ -7,7 +7,7 @@ import pytest
 
 from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.forms.found import find_data
-from trt_workbench.vision.scenes.crops import crops, write_crops
+from trt_workbench.vision.scenes.dataset import crops, write_crops
 from trt_workbench.vision.scenes.scenes import CLASSES, scene
 
 
@@ -36,7 +36,7 @@ def test_a_folder_is_written_once(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trt_workbench.vision.scenes.crops.crops", lambda *_: 1 / 0)
+    monkeypatch.setattr("trt_workbench.vision.scenes.dataset.crops", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_crops(tmp_path / "val", images=1, seed=5)
     assert [one.name for one in tmp_path.iterdir()] == [".val.lock"]
