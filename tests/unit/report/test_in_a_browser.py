@@ -271,7 +271,7 @@ def test_the_figures_of_a_score_are_seen_without_scrolling_on_a_phone(page: Brow
 
 @pytest.mark.parametrize(
     ("kind", "heading"),
-    [("profile", "ms"), ("eval-llm", "gate"), ("eval-stream", "gates"), ("eval-stream", "total p50, ms")],
+    [("profile", "time, ms"), ("eval-llm", "gate"), ("eval-stream", "gates"), ("eval-stream", "total p50, ms")],
 )
 def test_what_a_table_is_read_for_is_seen_without_scrolling_on_a_phone(
     page: Browser, pages: dict[str, Path], kind: str, heading: str

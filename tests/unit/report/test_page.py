@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trt_workbench.overview.report import Overview
 from trt_workbench.profile.report import Strips
-from trt_workbench.report.page import markdown, one_line, render, small
+from trt_workbench.report.page import markdown, one_line, render
+from trt_workbench.report.tables import Table, small
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})
 MARKUP = st.text(st.sampled_from('ab1 _*`[]()<>|~$&;#+-=.!\\\n\t\x00\x1b\u202e\ud800:/"'), max_size=40)
@@ -37,12 +39,8 @@ def test_in_an_item_of_a_list(value: str) -> None:
 
 
 def test_a_page_can_always_be_written() -> None:
-    row = {"model": "\ud800", "backend": None, "precision": None, "verification": None, "figures": {}}
-    page = render(
-        "overview/report.md.j2",
-        overview={"runs": [], "accuracy": [row]}
-        | dict.fromkeys(("said", "speed", "winners", "problems", "unstable"), ()),
-    )
+    table = Table(("model",), [("\ud800",)], "Accuracy")
+    page = render("overview/report.md.j2", overview=Overview(), tables=[table])
     page.encode()
 
 
@@ -58,9 +56,9 @@ def test_figures_of_any_size_have_three_digits() -> None:
 
 def test_a_time_is_for_people() -> None:
     run = {"command": "profile", "run_id": "1", "started_at": "2026-11-23T07:35:49+00:00"}
-    names = ("sides", "said", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
+    names = ("sides", "said", "summary", "notes", "conditions")
     page = render(
-        "profile/report.html.j2", title="m", run=run, environment={"command": "", "text": ""}, types=str, verdict=None,
-        strips=Strips([], []), **dict.fromkeys(names, ()),
+        "profile/report.html.j2", title="m", run=run, environment={"command": "", "text": ""}, verdict=None,
+        strips=Strips([], []), totals=Table((), ()), **dict.fromkeys(names, ()),
     )  # fmt: skip
     assert "started 2026-11-23 07:35 UTC" in page

@@ -9,8 +9,10 @@ import pytest
 from tests.kept_reports import checked_target, kept
 
 from trt_workbench.overview.report import Overview
-from trt_workbench.report.page import render
+from trt_workbench.overview.runs import run_tables
+from trt_workbench.report.page import evidence_from, render
 from trt_workbench.report.reports import write_report
+from trt_workbench.report.tables import Column, Table
 from trt_workbench.report.verdict import Reach, tone
 from trt_workbench.stream.check.document import Verdict as CheckVerdict
 from trt_workbench.stream.gate_result import Verdict as GateVerdict
@@ -87,7 +89,8 @@ def test_an_answer_has_the_colour_of_its_verdict_and_its_word(tmp_path: Path) ->
     page = checked_target(tmp_path / "target").read_text(encoding="utf-8")
     section, pill, word = ANSWER.search(page).groups()  # type: ignore[union-attr]
     assert (section, pill, word) in {("good", "good", "built"), ("bad", "bad", "failed")}
-    assert page.count('data-label="outcome"><span class="pill ') == page.count('data-label="outcome">') > 0
+    table = page[page.index("<h2>Architectures") :]
+    assert table.count('<span class="pill ') == table.count("<tr><td") > 0
 
 
 def test_caught_faults_are_green(tmp_path: Path) -> None:
@@ -95,15 +98,16 @@ def test_caught_faults_are_green(tmp_path: Path) -> None:
     assert ANSWER.search(page).groups() == ("good", "good", "passed")  # type: ignore[union-attr]
     matrix = page[page.index("Planted faults by gate") : page.index("Time of a chunk")]
     assert matrix.count('<span class="pill good">caught</span>') > 0
-    assert '<td class="filled good"' in matrix
-    assert '<td class="filled bad"' not in matrix
+    assert matrix.count('<span class="pill good"') > 2 * matrix.count(">caught<")
+    assert '<span class="pill bad"' not in matrix
 
 
 def test_what_a_verdict_is_called_is_escaped() -> None:
     mark = {"verdict": "<b>", "text": '">', "evidence": None, "allowed": False}
     row = {"model": "m", "backend": None, "precision": None, "verification": mark, "figures": []}
-    overview = Overview(accuracy=[row])
-    page = render("overview/report.html.j2", overview=overview, folder=Path(), evidence=lambda _: None, spark=None)
+    cell = evidence_from(Path())(mark)
+    table = Table((Column("verified", lambda _: cell),), [row])
+    page = render("overview/report.html.j2", overview=Overview(), tables=[table], runs=run_tables([], Path()))
     assert '<span class="pill plain" title="&#34;&gt;">&lt;b&gt;</span>' in page
 
 

@@ -66,7 +66,7 @@ def test_the_background_is_found_by_the_classes_that_are_left(scenes: Any, tmp_p
     assert metrics["probe"]["chosen"] == {"background": "last"}
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "what was tried" in page
-    assert f"<td>last</td><td>{metrics['probe']['ways'][0]['AP']:.4f}</td>" in page
+    assert f'<td class="text">last</td><td>{metrics["probe"]["ways"][0]["AP"]:.4f}</td>' in page
     with refused(UsageProblem):
         evaluation(scenes, model, normalize="none")
 

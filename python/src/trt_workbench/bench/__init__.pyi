@@ -25,9 +25,15 @@ from .settings import MatrixSettings as MatrixSettings
 from .sharding import measured_in as measured_in
 from .sharding import merge_shards as merge_shards
 from .sharding import put_measured as put_measured
-from .view import Table as Table
+from .view import PROBLEMS as PROBLEMS
+from .view import UNSTABLE as UNSTABLE
+from .view import WINNERS as WINNERS
+from .view import BenchRow as BenchRow
 from .view import Winner as Winner
+from .view import WorkTable as WorkTable
+from .view import latency as latency
 from .view import tables as tables
+from .view import verified as verified
 from .view import winners as winners
 from .words import kinds as kinds
 from .words import leaders as leaders

@@ -19,12 +19,10 @@ from trt_workbench.console.common import (
     note,
     print_json,
     print_line,
-    print_run,
     print_table,
     say_if_allowed,
-    stdout_console,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import ReportOutcome, present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, DeviceFailure, error_kind
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, ServerUrl, Setting
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from trt_workbench.bench.bench_run import BenchOutcome
     from trt_workbench.bench.config import BenchConfig
     from trt_workbench.bench.matrix import Point
-    from trt_workbench.bench.view import Table as WorkTable
     from trt_workbench.core.artefacts import BenchArtefacts
     from trt_workbench.core.shard_workers import Device
 
@@ -84,7 +81,6 @@ def bench(
     if dry_run:
         _show_points(planned.own, as_json=as_json)
         return
-    from trt_workbench.core.artefacts import read_bench_run
     from trt_workbench.verify import BenchGate
 
     def measured(folder: Path | None) -> BenchOutcome:
@@ -120,17 +116,15 @@ def bench(
         job = job_of(planned, only, allow_unverified=allow_unverified, skip_unavailable=skipping)
         devices = _devices(planned.config, gpus)
         found, directory = spread_over(devices, job, "bench", output, "measurements", (), allow_unverified)
-        drawing = draw(directory, debug=debug)
         for text in found.metrics["notes"]:
             note(text)
-        _show(read_bench_run(directory), as_json=as_json)
+        drawing = _presented(directory, as_json=as_json, debug=debug)
         require_whole(found, directory)
         require_sound({}, directory)
         drawing.end()
         return
     outcome = measured(output)
-    drawing = draw(outcome.directory, debug=debug)
-    _show(read_bench_run(outcome.directory), as_json=as_json)
+    drawing = _presented(outcome.directory, as_json=as_json, debug=debug)
     if outcome.status == "partial":
         raise interrupted(outcome.directory)
     require_sound({}, outcome.directory)
@@ -151,7 +145,7 @@ def show(_metrics: Mapping[str, Any], directory: Path) -> None:
     """Print what a run measured."""
     from trt_workbench.core.artefacts import read_bench_run
 
-    _show(read_bench_run(directory), as_json=False)
+    _show(read_bench_run(directory))
 
 
 def require_sound(_metrics: Mapping[str, Any], directory: Path) -> None:
@@ -215,50 +209,37 @@ def _show_points(points: list[Point], *, as_json: bool) -> None:
         typer.echo(point.label)
 
 
-def _show(run: BenchArtefacts, *, as_json: bool) -> None:
+def _presented(directory: Path, *, as_json: bool, debug: bool) -> ReportOutcome:
     from trt_workbench.bench.view import tables
+    from trt_workbench.bench.words import summary
+    from trt_workbench.core.artefacts import read_bench_run
+    from trt_workbench.core.builds import builds_of
+
+    run, groups = read_bench_run(directory), builds_of(directory)
+    document = {
+        "status": run.run.status,
+        "summary": summary(run, tables(run)),
+        **({"builds": groups} if groups else {}),
+    }
+    return present(directory, document, lambda _: _show(run), as_json=as_json, debug=debug)
+
+
+def _show(run: BenchArtefacts) -> None:
+    from trt_workbench.bench.view import standings, tables
     from trt_workbench.bench.words import alarms, summary
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
-    from trt_workbench.core.documents import json_values
 
-    made, groups = tables(run), builds_of(run.directory)
-    if as_json:
-        several = {"builds": json_values(groups)} if groups else {}
-        document = {"directory": str(run.directory), "status": run.run.status, "summary": summary(run, made)}
-        print_json({**document, **several})
-        return
-    console = stdout_console(quiet=False)
-    first, rest = alarms(run.records), summary(run, made)
+    made, first = tables(run), alarms(run.records)
     for sentence in first:
-        print_line(console, sentence)
-    _tables(made)
-    for group in groups:
-        print_builds(console, group)
-    for sentence in rest[len(first) :]:
-        print_line(console, sentence)
-    print_run(console, run.directory)
-
-
-def _tables(made: list[WorkTable]) -> None:
-
-    console = stdout_console(quiet=False)
+        print_line(sentence)
     for one in made:
-        columns = ("runtime", "precision", "rank", "ms", "items/s", "x best", "interval (coverage)")
-        rows = (
-            (
-                standing.runtime,
-                precision or "-",
-                str(standing.rank),
-                f"{standing.latency_ms.median:.3f}",
-                f"{standing.items_per_s:.1f}",
-                f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00",
-                standing.against_best.interval() if standing.against_best else "",
-            )
-            for standing, precision in ((row.standing, row.precision) for row in one.rows)
-        )
-        print_table(console, columns, rows, title=f"{one.scenario}: {one.work}")
+        print_table(standings(one))
         for row in one.rows:
             if "time_to_first_token" in row.split_ms:  # of a language model
-                first, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
-                print_line(console, f"{row.standing.runtime}: first token {first:.3f} ms, each further {each:.3f} ms")
+                token, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
+                print_line(f"{row.standing.runtime}: first token {token:.3f} ms, each further {each:.3f} ms")
+    for group in builds_of(run.directory):
+        print_builds(group)
+    for sentence in summary(run, made)[len(first) :]:
+        print_line(sentence)

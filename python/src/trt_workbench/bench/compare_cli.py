@@ -16,11 +16,11 @@ from trt_workbench.console.common import (
     print_line,
     print_table,
     say,
-    stdout_console,
 )
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.percent import limit
+from trt_workbench.report.tables import Cell, Column, Table, verdict
 
 if TYPE_CHECKING:
     from trt_workbench.bench.regression import Change
@@ -71,7 +71,7 @@ def compare(
         print_json(document)
     else:
         for one in differing:
-            print_line(stdout_console(quiet=False), f"Different {one}")
+            print_line(f"Different {one}")
         if measured := [one for one in found if not _in_neither(one)]:
             _show(measured)
     if before.records == after.records:
@@ -115,20 +115,24 @@ def _in_neither(one: Change) -> bool:
     return one.a_ms is None and one.b_ms is None
 
 
+_CHANGES = (
+    Column("point", lambda one: f"{one.scenario} / {one.work} / {one.runtime}"),
+    Column("A", "a_ms", 3, unit="ms"),
+    Column("B", "b_ms", 3, unit="ms"),
+    Column("B/A", "comparison.ratio", 3, better="lower"),
+    Column("interval (coverage)", lambda one: one.comparison and one.comparison.interval(3)),
+    Column("p (Holm)", "comparison.p_value", 4),
+    Column(
+        "outcome",
+        verdict("outcome"),
+        marks=lambda one: [
+            *[Cell(f"(unstable in {' and '.join(one.unstable)})")]
+            * bool(one.unstable and one.outcome == "cannot tell"),
+            *[Cell("(another model file)")] * one.model_changed,
+        ],
+    ),
+)
+
+
 def _show(found: list[Change]) -> None:
-    rows = (
-        (
-            f"{change.scenario} / {change.work} / {change.runtime}",
-            "-" if change.a_ms is None else f"{change.a_ms:.3f}",
-            "-" if change.b_ms is None else f"{change.b_ms:.3f}",
-            f"{made.ratio:.3f}" if made else "-",
-            made.interval(3) if made else "-",
-            f"{made.p_value:.4f}" if made else "-",
-            change.outcome
-            + (f" (unstable in {unstable})" if unstable and change.outcome == "cannot tell" else "")
-            + (" (another model file)" if change.model_changed else ""),
-        )
-        for change, made, unstable in ((one, one.comparison, " and ".join(one.unstable)) for one in found)
-    )
-    heads = ("point", "A, ms", "B, ms", "B/A", "interval (coverage)", "p (Holm)", "outcome")
-    print_table(stdout_console(quiet=False), heads, rows)
+    print_table(Table(_CHANGES, found))

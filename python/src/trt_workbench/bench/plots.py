@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import Standing
-from trt_workbench.bench.view import BenchRow, Table
+from trt_workbench.bench.view import BenchRow, WorkTable
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.percent import share
 from trt_workbench.report.hover import listed, say_columns, say_rows
@@ -66,7 +66,7 @@ class Sweep:
         return all(isinstance(one.value, int | float) and not isinstance(one.value, bool) for one in readings)
 
 
-def find_sweeps(tables: Sequence[Table]) -> list[Sweep]:
+def find_sweeps(tables: Sequence[WorkTable]) -> list[Sweep]:
     """Return every axis along which a scenario and model have more than one value."""
     found = []
     for (scenario, model), group in grouped(tables, lambda table: (table.scenario, table.model)).items():
@@ -82,7 +82,7 @@ def find_sweeps(tables: Sequence[Table]) -> list[Sweep]:
     return found
 
 
-def _work_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Panel]:
+def _work_panels(axis: str, pairs: Iterable[tuple[WorkTable, BenchRow]]) -> list[Panel]:
     rest = grouped(pairs, lambda pair: _without(pair[0].coordinates, axis))
     panels = []
     for others, members in rest.items():
@@ -94,7 +94,7 @@ def _work_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Pan
     return _worth_drawing(panels)
 
 
-def _runtime_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Panel]:
+def _runtime_panels(axis: str, pairs: Iterable[tuple[WorkTable, BenchRow]]) -> list[Panel]:
     panels = []
     for work, members in grouped([pair for pair in pairs if axis in pair[1].swept], lambda pair: pair[0].work).items():
         by_name = grouped(members, lambda pair: f"{pair[1].entry} {_text(_without(pair[1].swept, axis))}".strip())
@@ -159,7 +159,7 @@ _LINES = ("-", "--", ":", "-.")
 _LABEL_WIDTH = 46
 
 
-def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
+def write_plots(tables: Sequence[WorkTable], folder: Path) -> dict[str, Path]:
     """Write every plot as SVG and return their paths by title."""
     sweeps = find_sweeps(tables)
     everywhere = _styles(row.standing.runtime for table in tables for row in table.rows)
@@ -194,7 +194,7 @@ def _styles(names: Iterable[str]) -> dict[str, Style]:
     }
 
 
-def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path:
+def _bars(tables: Sequence[WorkTable], styles: dict[str, Style], path: Path) -> Path:
     lines = sum(len(table.rows) + 1 for table in tables)
     with figure(path, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
         position, ticks, said = 0.0, {}, {}

@@ -8,18 +8,17 @@ from typing import Any, NamedTuple
 import yaml
 
 from trt_workbench.bench.plots import write_plots
-from trt_workbench.bench.view import Table, tables, winners
+from trt_workbench.bench.view import COSTS, PROBLEMS, UNSTABLE, WINNERS, WorkTable, standings, tables, winners
 from trt_workbench.bench.words import executed, leaders, machine, overall, problems, reach, summary, unstable
 from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.builds import builds_of
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import evidence_from
-from trt_workbench.report.sparkline import sparkline
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.tables import Table
 from trt_workbench.report.verdict import Headline
 from trt_workbench.verify import let_through
 
-TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners replaces the sentence of each.
 _MOST_SENTENCES = 6
 
@@ -28,7 +27,7 @@ class BenchTables(NamedTuple):
     """A run and the tables of its records."""
 
     run: BenchArtefacts
-    tables: list[Table]
+    tables: list[WorkTable]
 
 
 def read(directory: Path) -> BenchTables:
@@ -53,20 +52,16 @@ def answer(found: BenchTables) -> Headline:
 def view(found: BenchTables, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides, and draw its `plots/`."""
     run, made = found
-    plots = write_plots(made, plots_folder(directory))
+    plots, evidence = write_plots(made, plots_folder(directory)), evidence_from(directory)
     return {
         "title": run.config.title,
         "run": run.run,
         "machine": machine(run.environment),
-        "spark": sparkline,
-        "winners": winners(made),
-        "tables": made,
+        "winners": Table(WINNERS, winners(made), "Lowest latency by workload"),
+        "works": [(one, standings(one, evidence), Table(COSTS, one.rows)) for one in made],
         "builds": builds_of(directory),
-        "has_marks": any(row.verification for one in made for row in one.rows),
-        "evidence": evidence_from(directory),
-        "tails": [tail for tail in TAILS if any(row.percentiles_ms[tail] for one in made for row in one.rows)],
-        "problems": problems(run.records),
-        "unstable": unstable(run.records),
+        "problems": Table(PROBLEMS, problems(run.records), "Not ranked"),
+        "unstable": Table(UNSTABLE, unstable(run.records), "Unstable repetitions"),
         "executed": executed(run.records),
         "conditions": measuring_conditions(run.environment),
         "configuration": yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),

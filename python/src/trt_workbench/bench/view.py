@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.core.artefacts import BenchArtefacts
-from trt_workbench.core.counts import some
+from trt_workbench.core.counts import decimals, mebibytes, some
+from trt_workbench.core.percent import covered
 from trt_workbench.core.records import Record, by_work
 from trt_workbench.core.statistics.comparison import Comparison, Interval
 from trt_workbench.core.statistics.summary import MINIMUM_SAMPLES, claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.model.precision import precision_label
-from trt_workbench.report.sparkline import Spot
+from trt_workbench.report.sparkline import Spot, sparkline
+from trt_workbench.report.tables import NONE, ROOMY, Cell, Column, Table, at, verdict
 
 # The card's energy counter updates about every 0.1 s: what was sampled for less than 1 s is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0
+TAILS = ("p90", "p95", "p99")
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class BenchRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class WorkTable:
     """One work: its runtimes by rank. `coordinates` are its batch, dimensions and image size by name."""
 
     scenario: str
@@ -67,7 +70,7 @@ class Table:
     sentence: str
 
 
-def tables(run: BenchArtefacts) -> list[Table]:
+def tables(run: BenchArtefacts) -> list[WorkTable]:
     """Return a table for every work that has at least one measured repetition."""
     made = []
     for (scenario, kind, work), records in by_work(run.records).items():
@@ -76,7 +79,7 @@ def tables(run: BenchArtefacts) -> list[Table]:
             rows = [_row(standing, records) for standing in standings]
             first = records[0]
             sentence = _sentence(f"{scenario}, {work}", standings)
-            made.append(Table(scenario, kind, work, coordinates(first), first.model, rows, sentence))
+            made.append(WorkTable(scenario, kind, work, coordinates(first), first.model, rows, sentence))
     return made
 
 
@@ -100,13 +103,8 @@ class Winner:
     against_next: Comparison | None
     unstable: bool
 
-    @property
-    def tied_text(self) -> str:
-        """The runtimes that share its rank, the first two by name."""
-        return some(self.tied, 2) or "\N{EN DASH}"
 
-
-def winners(made: Sequence[Table]) -> list[Winner]:
+def winners(made: Sequence[WorkTable]) -> list[Winner]:
     """Return who wins where, by how much."""
     found = []
     for table in made:
@@ -126,6 +124,102 @@ def winners(made: Sequence[Table]) -> list[Winner]:
             )
         )
     return found
+
+
+def latency(found: Interval) -> Cell:
+    """Return a latency with its interval and the coverage of that."""
+    ends = f"{decimals(found.low, 3)} to {decimals(found.high, 3)}, {covered(found.coverage)}"
+    return Cell(decimals(found.median, 3), soft=ends)
+
+
+def _ratio(found: Comparison | None, alone: str) -> Cell:
+    return Cell(decimals(found.ratio, 2), soft=found.interval(2)) if found else Cell(alone)
+
+
+WINNERS = (
+    Column("workload", "work"),
+    Column("first", lambda won: [Cell(won.fastest), *[Cell("unstable", verdict="unstable")] * won.unstable]),
+    Column("latency", lambda won: latency(won.latency_ms), 3, unit="ms"),
+    Column("shares the first rank", lambda won: some(won.tied, 2) or None),
+    Column("next", "next"),
+    Column("times as long", lambda won: _ratio(won.against_next, NONE), 2),
+)
+PROBLEMS = (
+    Column("runtime", "runtime"),
+    Column("status", verdict("status")),
+    Column("workload", lambda one: ", ".join(one["works"])),
+    Column("repetitions", "count"),
+    Column("reason", "error"),
+)
+UNSTABLE = (
+    Column("workload", "work"),
+    Column("runtime", "runtime"),
+    Column("repetitions", lambda one: f"{len(one['repetitions'])} of {one['measured']}"),
+    Column(
+        "decision",
+        lambda one: "left out" if len(one["repetitions"]) < one["measured"] else "counted: no repetition is stable",
+    ),
+    Column("reason", lambda one: "; ".join(one["reasons"])),
+)
+COSTS = (
+    Column("runtime", "standing.runtime"),
+    Column("load", "load_s", 2, unit="s"),
+    Column("first run", "first_run_ms", 1, unit="ms"),
+    Column("host", "host_memory_bytes", form=mebibytes, unit="MiB"),
+    Column("device", "device_memory_bytes", form=mebibytes, unit="MiB"),
+    Column("energy", "energy_per_item_j", 4, unit="J/item"),
+    Column("power", "power_mean_w", 0, unit="W"),
+    Column("SM clock", lambda row: row.clock_mhz and tuple(dict.fromkeys(row.clock_mhz)), 0, unit="MHz"),
+    Column("maximum", "temperature_max_c", 0, unit="°C"),
+)
+
+
+def standings(work: WorkTable, evidence: Callable[[Mark | None], Cell] | None = None) -> Table:
+    """Return the runtimes of a work by rank.
+
+    Args:
+        work: with its rows.
+        evidence: what a page says of an engine's mark; None in a terminal.
+    """
+    columns = [
+        Column("runtime", "standing.runtime"),
+        Column("precision", "precision"),
+        *(verified(evidence, "verification") if evidence else []),
+        Column("rank", "standing.rank", 0),
+        Column(
+            "repetition by repetition",
+            lambda row: Cell(drawn=sparkline(row.repetitions, f"Median of each repetition of {row.standing.runtime}")),
+            places=("page",),
+        ),
+        Column("latency", lambda row: latency(row.standing.latency_ms), 3, unit="ms", better="lower"),
+        Column("\N{MULTIPLICATION SIGN} best", lambda row: _ratio(row.standing.against_best, "1"), 2),
+        Column(
+            "interval (coverage)",
+            lambda row: (best := row.standing.against_best) and best.interval(),
+            places=("terminal",),
+        ),
+        Column("compared with the best", "standing.against_best.verdict", places=ROOMY),
+        Column("p (Holm)", "standing.against_best.p_value", 4, places=ROOMY),
+        Column("items/s", "standing.items_per_s", 1, better="higher"),
+        *(Column(tail, f"percentiles_ms.{tail}", 3, unit="ms", places=ROOMY) for tail in TAILS),
+        Column("repetitions", "standing.repetitions", 0, marks=_unsteady, places=ROOMY),
+    ]
+    return Table(columns, work.rows, f"{work.scenario}: {work.work}")
+
+
+def verified(evidence: Callable[[Mark | None], Cell], path: str) -> list[Column]:
+    """Return the columns of what the marks of engines say, which are at a path of a row."""
+    return [
+        Column("verified", lambda row: evidence(at(row, path)), places=("page",)),
+        Column("verified", f"{path}.text", places=("Markdown",)),
+    ]
+
+
+def _unsteady(row: BenchRow) -> list[Cell]:
+    one = row.standing
+    return [Cell("all unstable" if one.all_unstable else f"{one.unstable} unstable", verdict="unstable")] * bool(
+        one.unstable
+    )
 
 
 def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trt_workbench.bench.ranking import kept_records, point_reasons
-from trt_workbench.bench.view import Table
+from trt_workbench.bench.view import WorkTable
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
 from trt_workbench.core.counts import counted, grouped, some
 from trt_workbench.core.records import Record
@@ -30,13 +30,13 @@ def reach(run: BenchArtefacts) -> Reach:
     return Reach(max(1, len(states)), len(states), len(states), len(states) - states.count("ok"))
 
 
-def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+def summary(run: BenchArtefacts, made: Sequence[WorkTable]) -> list[str]:
     """Say in sentences what was measured, the result for every work, and how far it can be trusted."""
     sentences = (table.sentence for table in made)
     return [*alarms(run.records), *sentences, *_outcome(run, made), *_merged(run), *_caveats(run, made)]
 
 
-def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+def overall(run: BenchArtefacts, made: Sequence[WorkTable]) -> list[str]:
     """Say the same without a sentence for every work."""
     return [*alarms(run.records), *_outcome(run, made), *_merged(run), *_caveats(run, made)]
 
@@ -65,7 +65,7 @@ def alarms(records: Sequence[Record]) -> list[str]:
     return sentences
 
 
-def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+def _outcome(run: BenchArtefacts, made: Sequence[WorkTable]) -> list[str]:
     measured = [record for record in run.records if record.status == "ok"]
     if not measured:
         return ["Nothing was measured."]
@@ -80,7 +80,7 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     ]
 
 
-def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+def _caveats(run: BenchArtefacts, made: Sequence[WorkTable]) -> list[str]:
     sentences = [*_missing(run.records), *_fallbacks(run.records), *_not_compared(run.records), *_far(run.records)]
     if run.config.repetitions < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
         sentences.append(
@@ -116,7 +116,7 @@ def _by_point(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
     return grouped(measured, lambda record: (_place(record), record.runtime))
 
 
-def leaders(made: Sequence[Table]) -> list[str]:
+def leaders(made: Sequence[WorkTable]) -> list[str]:
     """Say who is fastest how often, where there is more than one workload to count."""
     compared = [table for table in made if len(table.rows) > 1 and not table.rows[0].standing.all_unstable]
     if len(compared) < 2:

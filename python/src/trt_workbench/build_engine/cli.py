@@ -22,13 +22,13 @@ from trt_workbench.console.common import (
     say,
     single_command_app,
     stderr_console,
-    stdout_console,
 )
 from trt_workbench.console.options import Given, spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Keep
 from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
+from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
     from trt_workbench.core.builds import BuiltGroup
@@ -218,19 +218,15 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
         return
     import json
 
-    from rich.markup import escape
-
-    console = stdout_console(quiet=False)
     optional = ("calibration_sha256", "plugins_sha256")
     rows = [
         (name, str(value or ("-" if name in optional else "unknown here"))) for name, value in document["key"].items()
     ]
     # the rest is left to TensorRT
     rows += [(name, json.dumps(one)) for name, one in document["options"].items() if one not in (None, False, [], {})]
-    cells = ((name, escape(value)) for name, value in rows)
-    print_table(console, ("part of the cache key", "value"), cells, title="What would be built")
+    print_table(Table(("part of the cache key", "value"), rows, "What would be built"))
     for sentence in (*document["missing"], document["conclusion"]):
-        print_line(console, sentence)
+        print_line(sentence)
 
 
 def _show_engine(engine: BuiltEngine, where: Path, group: BuiltGroup | None, *, as_json: bool) -> None:
@@ -245,14 +241,13 @@ def _show_engine(engine: BuiltEngine, where: Path, group: BuiltGroup | None, *, 
         several = {"several": json_values(group)} if group else {}
         print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest, **several})
         return
-    console = stdout_console(quiet=False)
     if group:
         from trt_workbench.console.builds import print_builds
 
-        print_builds(console, group)
-    print_manifest(console, current)
+        print_builds(group)
+    print_manifest(current)
     state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
-    print_line(console, f"{state}: {where}")
+    print_line(f"{state}: {where}")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line
 from trt_workbench.core.settings import Device, Plugins
 
 
@@ -38,6 +38,5 @@ def refit_engine(
         return
     from trt_workbench.inspect import print_manifest
 
-    console = stdout_console(quiet=False)
-    print_manifest(console, manifest)
-    print_line(console, f"Refitted: {output}")
+    print_manifest(manifest)
+    print_line(f"Refitted: {output}")

@@ -14,8 +14,6 @@ from trt_workbench.core.workspace import PLAN_NAME, engine_cache
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
-
     from trt_workbench.core.builds import BuiltGroup
 
 _MOST_LAYERS = 20
@@ -47,44 +45,15 @@ def what_is_left(error: BaseException, began: float, output: Path | None, *, for
     return "".join(f" {note}" for note in notes)
 
 
-def _short(layer: str) -> str:
-    """Return the name of a layer, of one that joins many operators the first and the last of them."""
-    parts = layer.split(" + ")
-    return " + … + ".join((parts[0], parts[-1])) if len(parts) > 2 else layer
-
-
-def print_builds(console: Console, group: BuiltGroup) -> None:
+def print_builds(group: BuiltGroup) -> None:
     """Print the builds of one request, and why they differ."""
-    from rich.markup import escape
+    from trt_workbench.report.builds import layers, measured
 
-    alike = group.builds.compute_alike
-    heads = ("build", "ms", "relative L2", "verdict", "score", *([] if alike else ["computes in"]), "plan")
-    kept = group.builds.kept if group.builds.is_choice else None
-    rows = (
-        (
-            f"{one.number}{f' ({group.builds.rule})' if one.number == kept else ''}",
-            "-" if one.latency_ms is None else f"{one.latency_ms:.3f}",
-            "-" if one.relative_l2 is None else f"{one.relative_l2:.1e}",
-            one.outcome or "-",
-            "-" if one.score is None else f"{one.score:.4f}",
-            *([] if alike else [one.computes_in or "-"]),
-            (one.engine_sha256 or "-")[:12],
-        )
-        for one in group.builds.builds
-    )
-    print_table(console, heads, rows, title=escape(group.label))
-    print_line(console, f"{group.builds.words}.")
+    print_table(measured(group))
+    print_line(f"{group.builds.words}.")
     if group.layers:
-        from trt_workbench.engine.layer_choices import what_differs
-
-        layers = []
-        for layer in group.layers[:_MOST_LAYERS]:
-            for number, (variant, words) in enumerate(zip(layer.variants, what_differs(layer), strict=True)):
-                names = (escape(_short(layer.layer)), layer.differs) if number == 0 else ("", "")
-                layers.append((*names, ", ".join(map(str, variant.builds)), escape(words)))
-        heads = ("layer", "differs", "builds", "what differs")
-        print_table(console, heads, layers, title="Layers that are not the same")
+        print_table(layers(group, _MOST_LAYERS))
     if len(group.layers) > _MOST_LAYERS:
-        print_line(console, f"And {counted(len(group.layers) - _MOST_LAYERS, 'more layer')}; --json has all.")
+        print_line(f"And {counted(len(group.layers) - _MOST_LAYERS, 'more layer')}; --json has all.")
     if group.note:
-        print_line(console, f"note: {group.note}")
+        print_line(f"note: {group.note}")

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trt_workbench.core.directory import RunDirectory
+    from trt_workbench.report.tables import Table
 
 R = TypeVar("R")
 
@@ -362,31 +363,6 @@ def single_command_app(command: Callable[..., Any]) -> typer.Typer:
     return app
 
 
-def stdout_console(*, quiet: bool) -> Console:
-    """Return the console for results. With `quiet` (under --json) it prints nothing.
-
-    Where a table is wider than the terminal, names are broken and figures are not (`tables.fit`).
-    """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from trt_workbench.console.tables import fit
-
-    class Whole(Console):
-        def render_str(self, text: str, **more: Any) -> Text:
-            # names in tables come from files
-            return super().render_str(_whole(text), **more)
-
-        def print(self, *objects: Any, **more: Any) -> None:
-            for table in (one for one in objects if isinstance(one, Table)):
-                fit(table, self)
-                more["crop"] = False
-            super().print(*objects, **more)
-
-    return Whole(quiet=quiet, soft_wrap=False)
-
-
 def stderr_console() -> Console:
     """Return the console for progress."""
     from rich.console import Console
@@ -394,33 +370,60 @@ def stderr_console() -> Console:
     return Console(stderr=True)
 
 
-def print_line(console: Console, text: str) -> None:
+def print_line(text: str) -> None:
     """Print `text` as it is: paths and names may hold brackets, and a long line is not broken.
 
     What does not print is escaped.
     """
-    console.print(_whole(text), markup=False, highlight=False, soft_wrap=True)
+    from rich.console import Console
+
+    Console().print(_whole(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _whole(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def print_table(console: Console, heads: Iterable[Any], rows: Iterable[Iterable[Any]], **form: Any) -> None:
-    """Print rows of texts, in which square brackets are markup, under heads; `form` is as of rich's Table."""
-    from rich.table import Table
-
-    table = Table(*heads, **form)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+# Of a verdict, by its tone.
+_COLOURS = {"good": "green", "doubt": "yellow", "bad": "red", "plain": ""}
 
 
-def print_run(console: Console, directory: Path) -> None:
+def print_table(table: Table) -> None:
+    """Print a table as its columns declare it, texts as they are: names may hold brackets.
+
+    Where it is wider than the terminal, names are broken and figures are not.
+    """
+    from rich.console import Console
+    from rich.table import Column
+    from rich.table import Table as Printed
+    from rich.text import Text
+
+    from trt_workbench.console.tables import fit
+    from trt_workbench.report.tables import NONE
+    from trt_workbench.report.verdict import tone
+
+    heads = zip(table.columns("terminal"), table.numeric("terminal"), strict=True)
+    columns = [Column(one.heading, justify="right" if numeric else "left") for one, numeric in heads]
+    printed = Printed(*columns, title=Text(_whole(table.title)) if table.title else None)
+    for row in table.cells("terminal"):
+        printed.add_row(
+            *(
+                Text(" ").join(
+                    Text("-" if one.text == NONE else _whole(one.fold or one.text), _COLOURS[tone(one.verdict)])
+                    for one in each
+                )
+                for each in row
+            )
+        )
+    fit(printed, console := Console())
+    console.print(printed, crop=False)
+
+
+def print_run(directory: Path) -> None:
     """Print where a run directory is, and its report if it has one."""
-    print_line(console, f"Run directory: {directory}")
+    print_line(f"Run directory: {directory}")
     if (directory / "report.html").is_file():
-        print_line(console, f"Report: {directory / 'report.html'}")
+        print_line(f"Report: {directory / 'report.html'}")
 
 
 def note(text: str) -> None:

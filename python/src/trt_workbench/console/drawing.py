@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from trt_workbench.console.common import print_json
+from trt_workbench.console.common import print_json, print_run
 from trt_workbench.console.progress import at_stage
 from trt_workbench.core.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
 
@@ -85,4 +85,5 @@ def present(
         print_json({**json_values(document), "directory": str(directory)})
     else:
         show(directory)
+        print_run(directory)
     return drawing

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import interrupted, print_json, print_line, print_run, say, stdout_console
+from trt_workbench.console.common import interrupted, print_json, print_line, print_run, say
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 
@@ -98,10 +98,12 @@ def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool 
     """Print what a shard has done. Raises typer.Exit where it was interrupted."""
     if as_json:
         print_json({**found.model_dump(mode="json"), "directory": str(directory), "done_before": before})
-    console, size = stdout_console(quiet=as_json), found.end - found.first
+    size = found.end - found.first
     if not found.is_whole:
         raise interrupted(directory, f" after {found.done:,} of {counted(size, found.unit)} of shard {found.shard}")
+    if as_json:
+        return
     state = "already done" if before else "done"
     block = f"{found.first} to {found.end - 1}" if size else "none, as there are more shards"
-    print_line(console, f"Shard {found.shard} is {state}: {counted(size, found.unit)} of {found.items:,} ({block})")
-    print_run(console, directory)
+    print_line(f"Shard {found.shard} is {state}: {counted(size, found.unit)} of {found.items:,} ({block})")
+    print_run(directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,20 +15,18 @@ from trt_workbench.console.common import (
     handled,
     interrupted,
     print_line,
-    print_run,
     print_table,
     say,
     say_if_allowed,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import grouped, mebibytes
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
 
 if TYPE_CHECKING:
-    from trt_workbench.decide.document import Decision, DecisionRow
+    from trt_workbench.decide.document import Decision
 
 
 @handled
@@ -89,28 +86,16 @@ def _show(decision: Decision, directory: Path) -> None:
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
 
-    console = stdout_console(quiet=False)
-    say_line = partial(print_line, console)
-    also = decision.kept[1:]
-    losses = (f"loss of {name}" for name in also)
-    backends = {row.backend for row in decision.rows}
-    where = backends.pop() if len(backends) == 1 else ""  # once, so that a row is a line
-    timed = sum(row.speed is not None for row in decision.rows) > 1
-    columns = (decision.figure, "loss", "at most", *losses, "ms", *["x fp32"] * timed, "MiB", "")
-    rows = (
-        (row.precision if where else f"{row.precision} on {row.backend}", *_cells(row, also, timed=timed))
-        for row in decision.rows
-    )
-    print_table(console, (f"precision on {where or 'runtime'}", *columns), rows)
+    print_table(decision.table)
     for group in builds_of(directory):
-        print_builds(console, group)
+        print_builds(group)
     for one in decision.compiles:
         outcome = "compiles" if one.outcome == "built" else f"does not compile: {one.reason}"
-        say_line(f"{one.precision} for {one.target}: {outcome}")
+        print_line(f"{one.precision} for {one.target}: {outcome}")
     for half in decision.halves(command=True):
-        say_line(half)
+        print_line(half)
     for doubt in decision.recommendation.doubts:
-        say_line(f"  But: {doubt}")
+        print_line(f"  But: {doubt}")
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
@@ -123,24 +108,4 @@ def _show(decision: Decision, directory: Path) -> None:
     )
     reasons = [f"{what} {', '.join(row.label for row in rows)}: {reason}" for (what, reason), rows in alike.items()]
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
-        say_line(f"note: {sentence}")
-    print_run(console, directory)
-
-
-def _cells(row: DecisionRow, also: Sequence[str], *, timed: bool) -> tuple[str, ...]:
-    score, speed = row.score, row.speed
-    others = [score.others.get(name) if score else None for name in also]
-    remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
-    remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
-    told = score and (score.loss_ci95 or row.verdict != "accepted")
-    remarks += [row.verdict] if row.verdict and told else []
-    return (
-        score.words(score.value) if score else "-",
-        score.words(score.loss) if score else "-",
-        score.words(score.loss_ci95[1]) if score and score.loss_ci95 else "-",
-        *(one.words(one.loss) if one else "-" for one in others),
-        f"{speed.latency_ms:.3f}" if speed else "-",
-        *[f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-"] * timed,
-        mebibytes(row.size_bytes) if row.size_bytes else "-",
-        ", ".join(remarks),
-    )
+        print_line(f"note: {sentence}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, mebibytes
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
 from trt_workbench.model.precision import LEAST_SHARE
 from trt_workbench.quantize import RowScore, SearchDocument
+from trt_workbench.report.tables import EVERYWHERE, ROOMY, Cell, Column, Table
 from trt_workbench.report.verdict import Reach
 
 State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
@@ -363,6 +364,92 @@ class Decision(Strict):
         return [*said, *(f"Limits: {one}" for one in self.excluded), f"Then: {self.recommendation.sentence}"]
 
     @property
+    def table(self) -> Table:
+        """Every precision on every runtime."""
+        runtimes = {row.backend for row in self.rows}
+        columns = [
+            Column(
+                "precision",
+                lambda row: Cell(
+                    row.precision, soft=(row.score and row.computes_in != row.precision and row.computes_in) or ""
+                ),
+                marks=_marks,
+            ),
+            Column("runtime", "backend", places=EVERYWHERE if len(runtimes) > 1 else ROOMY),
+            Column(self.figure, _score("value"), 4, interval=_score("ci95")),
+            Column("loss", _score("loss"), 4, better="lower", interval=_score("loss_ci95")),
+            Column("at most", lambda row: (_score("loss_ci95")(row) or [None, None])[1], 4, places=("terminal",)),
+            *(
+                Column(
+                    f"loss of {name}",
+                    lambda row, name=name: (one := row.kept(self.kept).get(name)) and one.words(one.loss),  # type: ignore[misc]
+                    4,
+                    places=("terminal",),
+                )
+                for name in self.kept[1:]
+            ),
+            Column("score", self._judged),
+            Column("latency", "speed.latency_ms", 3, unit="ms", places=("terminal",)),
+            Column(
+                "latency",
+                "speed.latency_ms",
+                3,
+                unit="ms",
+                better="lower",
+                interval=lambda row: row.speed and (row.speed.latency_low_ms, row.speed.latency_high_ms),
+                places=ROOMY,
+                marks=lambda row: [
+                    Cell("unstable", verdict="unstable", title="; ".join(row.speed.unstable))
+                    for _ in [row.speed]
+                    if row.speed and row.speed.unstable
+                ],
+            ),
+            Column(
+                "speed-up",
+                "speed.speed_up",
+                2,
+                better="higher",
+                interval=lambda row: (
+                    row.speed
+                    and row.speed.speed_up_low != row.speed.speed_up_high
+                    and (row.speed.speed_up_low, row.speed.speed_up_high)
+                ),
+            ),
+            Column("calls/s", "speed.items_per_s", 1, places=ROOMY),
+            Column("size", "size_bytes", form=mebibytes, unit="MiB"),
+            Column("memory", "speed.memory_bytes", form=mebibytes, unit="MiB", places=ROOMY),
+            Column("loading", "speed.load_s", 2, unit="s", places=ROOMY),
+            Column("why not", _why_not, places=ROOMY),
+        ]
+        where = f" on {runtimes.pop()}" if len(runtimes) == 1 else " on every runtime"
+        return Table(columns, self.rows, f"Every precision{where}", self.left_out + self.notes, self.recommended)
+
+    def _judged(self, row: DecisionRow) -> Cell:
+        if not row.score:
+            return Cell(row.state)
+        word = row.verdict or row.judged(self.kept, self.max_loss)
+        shown = "reference" if word == "accepted" and not row.score.loss_ci95 else word
+        return Cell(shown, verdict=shown)
+
+    @property
     def recommended(self) -> DecisionRow | None:
         """The row that is recommended."""
         return self.row(self.recommendation.precision, self.recommendation.backend)
+
+
+def _marks(row: DecisionRow) -> list[Cell]:
+    words = ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
+    return [Cell(word, verdict=word) for word in words]
+
+
+def _score(name: str) -> Callable[[DecisionRow], Any]:
+    """Return a function from a row to a value of its score, or to the ends of an interval, in words."""
+    return lambda row: row.score and row.score.worded(getattr(row.score, name))
+
+
+def _why_not(row: DecisionRow) -> str | None:
+    if row.speed:
+        return None
+    if not row.score:
+        return f"{'Does not apply' if row.state == 'does not apply' else 'Did not run'}: {row.reason}"
+    return f"no latency: {f'{row.backend} simulates it, at least in part' if row.simulated else row.reason}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.core.builds import builds_of
-from trt_workbench.core.counts import grouped
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document, read_lines, reader, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, write_text
@@ -23,9 +22,10 @@ from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.precision import precision_label
-from trt_workbench.quantize import TRANSCRIPTION, ClassLoss, Detection, coco_scores, draw_groups
+from trt_workbench.quantize import TRANSCRIPTION, Detection, coco_scores, draw_groups, points
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
+from trt_workbench.report.tables import Cell, Column, Table, verdict
 from trt_workbench.report.verdict import Headline
 from trt_workbench.stream import read_words
 from trt_workbench.vision import (
@@ -146,13 +146,21 @@ _PHONE = 4.0  # inches, in which text keeps its size on a phone
 _CLASSES, _PICTURES, _TEXTS = 8, 4, 8
 
 
-@dataclass(frozen=True)
-class Losers:
-    """The classes of a row that lose most, and how many are left out for too few annotations."""
-
-    row: DecisionRow
-    classes: list[ClassLoss]
-    left_out: int
+_COMPILES = (
+    Column("precision", "precision"),
+    Column("card", "target"),
+    Column("outcome", verdict("outcome")),
+    Column("why not", lambda one: one.reason or None),
+)
+_COMPILED = "Each file compiled ahead of time by TensorRT-RTX, strongly typed. Nothing ran on these cards."
+_CLASS_LOSSES = (
+    Column("class", "name"),
+    Column("annotations", "annotations"),
+    Column(f"AP of {BASELINE}", "baseline", 4),
+    Column("AP", "value", 4),
+    Column("loss", lambda one: one.baseline - one.value, 4, better="lower"),
+    Column("95 % interval", "loss_ci95", 4),
+)
 
 
 read = reader("decision.json", Decision)
@@ -176,30 +184,64 @@ def view(decision: Decision, directory: Path) -> dict[str, Any]:
     Raises:
         UsageProblem: a file of a score is missing or damaged.
     """
-    search, plots = decision.search, plots_folder(directory)
+    search, plots, row = decision.search, plots_folder(directory), looked_at(decision)
     return {
         "decision": decision,
-        "chosen": decision.recommended,
         "name": Path(decision.model).name,
         "baseline_name": BASELINE,
         "wide": draw_decision(decision, plots / "decision.svg", WIDE),
         "narrow": draw_decision(decision, plots / "decision-phone.svg", _PHONE),
-        "losers": losers(decision),
+        "lower": row.precision if row else "candidate",
         "also": _also(decision),
-        "least": LEAST_ANNOTATIONS,
+        "classes": class_losses(decision),
         "pictures": _pictures(directory, decision),
         "builds": builds_of(directory),
         "texts": _texts(directory, decision),
-        "changed": row.label if (row := looked_at(decision)) else "",
+        "compiles": Table(_COMPILES, decision.compiles, "Compiles for other cards", [_COMPILED]),
         "search": search,
+        "search_points": points(search.evidence) if search else None,
         "search_picture": draw_groups(search.sensitivity, plots / "search-groups.svg") if search else None,
     }
 
 
-def _also(decision: Decision) -> list[str]:
-    """Return the names of the further scores of the baseline."""
+def _also(decision: Decision) -> Table:
+    """Return the further scores that the baseline has."""
     baseline = decision.row(*decision.baseline) if decision.baseline else None
-    return list(baseline.score.others) if baseline and baseline.score else []
+    names = list(baseline.score.others) if baseline and baseline.score else []
+    columns = [
+        column
+        for name in names
+        for column in (
+            Column(name, lambda row, name=name: _other(row, name, "value"), 4),  # type: ignore[misc]
+            Column("loss", lambda row, name=name: _other(row, name, "loss", decision), 4, better="lower"),  # type: ignore[misc]
+        )
+    ]
+    words = decision.task == TRANSCRIPTION
+    notes = [
+        "A loss is the rise of the rate; tokens are the pieces of the vocabulary."
+        if words
+        else "A score after @ is the threshold that the model is shipped with. f1 is of boxes at IoU 0.50; ece is the "
+        "difference between confidence and the share that is right, and its loss the rise of it.",
+        f"Intervals are paired, as those of {decision.figure}.",
+        f"Kept are {', '.join(decision.kept)}."
+        if len(decision.kept) > 1
+        else f"Only {decision.figure} is a gate; --keep adds others.",
+    ]
+    return Table(
+        [Column("precision", "precision"), Column("runtime", "backend"), *columns],
+        [row for row in decision.rows if row.score] if names else [],
+        "Further scores" if words else "Scores as they are used",
+        [" ".join(notes)],
+    )
+
+
+def _other(row: DecisionRow, name: str, which: Literal["value", "loss"], decision: Decision | None = None) -> Cell:
+    """Return a further score of a row, or its loss with the interval; beyond the bound of what is kept it is lost."""
+    if (one := row.score.others.get(name) if row.score else None) is None:
+        return Cell("nothing found")
+    lost = decision and name in decision.kept and one.loss > decision.max_loss
+    ends = " to ".join(map(one.words, one.loss_ci95)) if decision and one.loss_ci95 else ""
+    return Cell(one.words(getattr(one, which)), soft=ends, verdict="lost" if lost else "")
 
 
 def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:
@@ -240,14 +282,17 @@ def looked_at(decision: Decision) -> DecisionRow | None:
     return min(lower, key=lambda row: row.score.loss if row.score else 0.0, default=None)
 
 
-def losers(decision: Decision) -> Losers | None:
-    """Return the classes that lose most; None where there are no classes."""
+def class_losses(decision: Decision) -> Table:
+    """Return the classes that lose most; none where there are no classes."""
     row = looked_at(decision)
-    if row is None or row.score is None or not row.score.classes:
-        return None
-    enough = [one for one in row.score.classes if one.annotations >= LEAST_ANNOTATIONS]
-    enough.sort(key=lambda one: one.value - one.baseline)
-    return Losers(row, enough[:_CLASSES], len(row.score.classes) - len(enough))
+    classes = row.score.classes if row and row.score else []
+    enough = sorted(
+        (one for one in classes if one.annotations >= LEAST_ANNOTATIONS), key=lambda one: one.value - one.baseline
+    )
+    left_out = counted(len(classes) - len(enough), "class", "classes")
+    few = f"Not shown: {left_out} with fewer than {LEAST_ANNOTATIONS} annotations: one object can change AP by tenths."
+    notes = [few] if len(enough) < len(classes) else []
+    return Table(_CLASS_LOSSES, enough[:_CLASSES], f"Loss of {row.label if row else ''} by class", notes)
 
 
 def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
@@ -281,16 +326,17 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     return drawn
 
 
-def _texts(directory: Path, decision: Decision) -> list[tuple[str, str, str, str]]:
+def _texts(directory: Path, decision: Decision) -> Table:
     """Return utterances that a row writes in another way than the baseline, those with most further errors first."""
     baseline = decision.row(*decision.baseline) if decision.baseline else None
     row = looked_at(decision)
     if baseline is None or row is None or not (baseline.directory and row.directory) or decision.task != TRANSCRIPTION:
-        return []
+        return Table((), ())
     before, after = (read_words(directory / str(one.directory)) for one in (baseline, row))
     changed = [place for place, text in enumerate(before.found) if text != after.found[place]]
     changed.sort(key=lambda place: before.word_errors[place] - after.word_errors[place])
-    return [(before.names[one], before.right[one], before.found[one], after.found[one]) for one in changed[:_TEXTS]]
+    rows = [(before.names[one], before.right[one], before.found[one], after.found[one]) for one in changed[:_TEXTS]]
+    return Table(("utterance", "right", BASELINE, row.label), rows, "Texts that change most")
 
 
 def _apart(before: ImageRecord, after: ImageRecord) -> tuple[float, int]:

@@ -12,12 +12,10 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     print_line,
-    print_run,
     print_table,
     say,
     say_if_allowed,
     single_command_app,
-    stdout_console,
 )
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import MORE, Report, Setting
@@ -91,13 +89,12 @@ def eval_coco(
     return drawing.end()
 
 
-def _show(found: ScoreMetrics, directory: Path) -> None:
+def _show(found: ScoreMetrics, _directory: Path) -> None:
     from trt_workbench.evaluate.score import answer
 
-    print_table(console := stdout_console(quiet=False), ("metric", "value", "95 % interval"), found.rows)
+    print_table(found.table)
     for sentence in answer(found).said[len(found.guessed) :]:  # the error says these
-        print_line(console, sentence)
-    print_run(console, directory)
+        print_line(sentence)
 
 
 def main() -> None:

@@ -28,7 +28,6 @@ from trt_workbench.quantize import (
     metric_for,
     metric_of,
 )
-from trt_workbench.report.page import evidence_from
 from trt_workbench.report.verdict import NOT_PROVEN, Headline
 from trt_workbench.verify import let_through
 from trt_workbench.vision import CocoSettings, DataSettings
@@ -163,8 +162,3 @@ def answer(found: ScoreMetrics) -> Headline:
         said.append(f"It computes in {ran}{'' if asked == CocoSettings.precision else f'; {asked} was requested'}.")
     allowed = mark["verdict"] if mark and mark["allowed"] else None
     return Headline([*found.guessed, *let_through([mark]), *said], NOT_PROVEN if found.guessed else allowed)
-
-
-def view(found: ScoreMetrics, directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows besides."""
-    return {"found": found, "name": Path(found.model).name, "evidence": evidence_from(directory)}

@@ -14,8 +14,6 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     print_line,
-    print_run,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.keywords import YAML, as_keywords
@@ -63,11 +61,8 @@ def gate(
     drawing.end()
 
 
-def _show(found: GateDocument, directory: Path) -> None:
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
+def _show(found: GateDocument, _directory: Path) -> None:
     for one in found.checks:
-        say(f"{one.word if one.passed else 'FAILED'}  {one.name}: {one.text}")
+        print_line(f"{one.word if one.passed else 'FAILED'}  {one.name}: {one.text}")
     if found.passed:  # else the error says it
-        say(found.headline)
-    print_run(console, directory)
+        print_line(found.headline)

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import print_line, print_run, print_table, stdout_console
+from trt_workbench.console.common import print_line, print_run, print_table
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.percent import covered
 from trt_workbench.model.precision import precision_label
+from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trt_workbench.infer.settings import InferOutcome
 
 # Parts of a query as people read them, by their key in metrics.json.
@@ -29,16 +28,15 @@ _PARTS = {
 
 def print_outcome(outcome: InferOutcome, directory: Path) -> None:
     """Print outputs, checks, and what was measured."""
-    console = stdout_console(quiet=False)
     metrics = outcome.metrics
-    _print_outputs(console, metrics)
+    print_table(Table(_OUTPUTS, metrics["outputs"].items(), "Outputs over all samples"))
     if metrics["benchmark"]:
-        _print_benchmark(console, metrics["benchmark"])
+        _print_benchmark(metrics["benchmark"])
     about = _about_engine(metrics) if "plan_bytes" in metrics["memory"] else _about_model(metrics)
     notes = [f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())]
     for line in (*about, *notes):
-        print_line(console, line)
-    print_run(console, directory)
+        print_line(line)
+    print_run(directory)
 
 
 def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
@@ -70,24 +68,18 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
-    from rich.markup import escape
-
-    compared = metrics["comparison"] is not None
-    figures = ("max abs error", "max rel error", "mismatches", "passed") if compared else ()
-    rows = []
-    for name, found in metrics["outputs"].items():
-        rows.append([escape(name), found["dtype"], str(found["nonfinite"])])
-        if compared:
-            errors = (found["max_abs_error"], found["max_rel_error"])
-            rows[-1] += ["-" if one is None else f"{one:.3g}" for one in errors]
-            rows[-1] += [f"{found['mismatches']} of {found['elements']}", "yes" if found["passed"] else "NO"]
-    print_table(console, ("output", "dtype", "NaN or inf", *figures), rows, title="Outputs over all samples")
+_OUTPUTS = (
+    Column("output", "0"),
+    Column("dtype", "1.dtype"),
+    Column("NaN or inf", "1.nonfinite"),
+    Column("max abs error", "1.max_abs_error", form="{:.3g}".format),
+    Column("max rel error", "1.max_rel_error", form="{:.3g}".format),
+    Column("mismatches", lambda one: f"{one[1]['mismatches']} of {one[1]['elements']}" if "passed" in one[1] else None),
+    Column("passed", lambda one: {True: "yes", False: "NO"}.get(one[1].get("passed"))),
+)
 
 
-def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
-    from rich.box import SIMPLE_HEAD
-
+def _print_benchmark(measured: Mapping[str, Any]) -> None:
     from trt_workbench.core.statistics.summary import claimed, too_few
 
     percents = sorted({50, 90, 95, 99, *measured["settings"]["percentiles"]})
@@ -99,35 +91,31 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     # a session has calls, the core's bench queries in flight
     unit = "queries" if "queries" in measured else "calls"
     title = f"Milliseconds over {measured[unit]} {unit}"
-    shown = (
-        (label, *("-" if (time := claimed(one, column)) is None else f"{time:.3f}" for column in columns))
-        for label, one in rows.items()
-    )
-    # narrow, so that a figure is not cut in a terminal of 80 columns
-    print_table(console, ("", *columns), shown, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    heads = [Column(one, lambda row, one=one: claimed(row[1], one), 3) for one in columns]  # type: ignore[misc]
+    print_table(Table(("", *heads), list(rows.items()), title))
     graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
     speed = f"Throughput {measured['throughput_qps']:.1f} {unit}/s over {measured['wall_ms'] / 1e3:.2f} s"
-    print_line(console, f"{speed}{graph}")
+    print_line(f"{speed}{graph}")
     for part in dict.fromkeys(too_few(one, columns, unit) for one in rows.values()):
         if part:
-            print_line(console, f"note: {part}; measure longer.")
+            print_line(f"note: {part}; measure longer.")
     if "user_calls" in measured:
-        _print_calls(console, measured["user_calls"])
+        _print_calls(measured["user_calls"])
 
 
-def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
-    from rich.box import SIMPLE_HEAD
-
+def _print_calls(found: Mapping[str, Any]) -> None:
     coverage = found["rows"][0]["time_us"]["coverage"]
     title = f"Microseconds of a user's call: median of {found['rounds']} rounds, {covered(coverage)} interval"
-    heads, rows = ("", "median", "interval", "above compute", "interval"), []
-    for row in found["rows"]:
-        parts = [row["time_us"], *filter(None, [row.get("above_compute_us")])]
-        cells = [cell for one in parts for cell in (f"{one['median']:.1f}", f"{one['low']:.1f} to {one['high']:.1f}")]
-        rows.append((row["label"], *cells))
-    print_table(console, heads, rows, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    heads = [
+        Column("", "label"),
+        Column("median", "time_us.median", 1),
+        Column("interval", lambda row: [row["time_us"]["low"], row["time_us"]["high"]], 1),
+        Column("above compute", "above_compute_us.median", 1),
+        Column("interval", lambda row: (above := row.get("above_compute_us")) and [above["low"], above["high"]], 1),
+    ]
+    print_table(Table(heads, found["rows"], title))
     for name, reason in found["left_out"].items():
-        print_line(console, f"note: {name} was left out: {reason}.")
+        print_line(f"note: {name} was left out: {reason}.")
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:

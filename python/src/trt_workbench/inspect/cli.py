@@ -14,15 +14,15 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_table,
-    stdout_console,
 )
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
 from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
+from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 
 @handled
@@ -76,19 +76,16 @@ def inspect(
 
 
 def _show_model(document: dict[str, Any]) -> None:
-    from rich.markup import escape
-
-    console = stdout_console(quiet=False)
     tensors = (
-        (kind, escape(one["name"]), one["dtype"], escape(_shape(one["shape"])))
+        (kind, one["name"], one["dtype"], _shape(one["shape"]))
         for kind in ("input", "output")
         for one in document[f"{kind}s"]
     )
-    print_table(console, ("", "name", "dtype", "shape"), tensors, title="Inputs and outputs")
-    _show_properties(console, _facts(document))
-    operators = ((escape(name), str(count)) for name, count in document["operators"].items())
-    print_table(console, ("operator", "nodes"), operators, title=f"{counted(document['nodes'], 'node')}")
-    print_line(console, _parser(document["tensorrt"]))
+    print_table(Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"))
+    print_table(Table(("property", "value"), _facts(document), "Model"))
+    title = counted(document["nodes"], "node")
+    print_table(Table(("operator", "nodes"), document["operators"].items(), title))
+    print_line(_parser(document["tensorrt"]))
 
 
 def _shape(dims: list[int | str | None] | None) -> str:
@@ -143,10 +140,4 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("tokenizer", "there" if document["tokenizer"] else "none"),
         ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]
-    _show_properties(stdout_console(quiet=False), rows)
-
-
-def _show_properties(console: Console, rows: list[tuple[str, str]]) -> None:
-    from rich.markup import escape
-
-    print_table(console, ("property", "value"), ((name, escape(value)) for name, value in rows), title="Model")
+    print_table(Table(("property", "value"), rows, "Model"))

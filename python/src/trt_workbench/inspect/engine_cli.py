@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from trt_workbench.console.common import (
     DebugOption,
@@ -16,36 +15,28 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_table,
-    stdout_console,
 )
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
+from trt_workbench.report.tables import Column, Table, at
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trt_workbench.engine.inspection import Inspection
     from trt_workbench.engine.manifest import Manifest
 
 
-def print_manifest(console: Console, manifest: Manifest) -> None:
+def print_manifest(manifest: Manifest) -> None:
     """Print inputs, outputs, profiles, and what the engine was made from and with."""
     tensors = (
-        (
-            kind,
-            escape(tensor.name),
-            tensor.dtype,
-            escape(f"[{', '.join('?' if dim < 0 else str(dim) for dim in tensor.shape)}]"),
-        )
+        (kind, tensor.name, tensor.dtype, f"[{', '.join('?' if dim < 0 else str(dim) for dim in tensor.shape)}]")
         for kind, group in (("input", manifest.inputs), ("output", manifest.outputs))
         for tensor in group
     )
-    print_table(console, ("", "name", "dtype", "shape"), tensors, title="Inputs and outputs")
-    facts = ((name, escape(value)) for name, value in _facts(manifest))
-    print_table(console, ("property", "value"), facts, title="Engine")
+    print_table(Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"))
+    print_table(Table(("property", "value"), _facts(manifest), "Engine"))
     for warning in manifest.warnings:
-        print_line(console, f"TensorRT warning: {warning}")
+        print_line(f"TensorRT warning: {warning}")
 
 
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:
@@ -71,27 +62,29 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     ]
 
 
-def print_inspection(console: Console, found: Inspection) -> None:
+def print_inspection(found: Inspection) -> None:
     """Print profiles, properties and layers as TensorRT reports them."""
     ranges = (
-        (str(number), escape(tensor.name), *(escape(str(list(dims))) for dims in profile))
+        (number, tensor.name, *(str(list(dims)) for dims in profile))
         for tensor in found.tensors
         for number, profile in enumerate(tensor.profiles)
     )
-    print_table(console, ("profile", "input", "min", "opt", "max"), ranges, title="Optimisation profiles")
+    print_table(Table(("profile", "input", "min", "opt", "max"), ranges, "Optimisation profiles"))
     facts = [(name, ", ".join(one) if isinstance(one, list) else str(one)) for name, one in found.summary.items()]
     facts += [(f"format of {one.name}", one.format) for one in found.tensors if "linear" not in one.format.lower()]
-    print_table(console, ("property", "value"), (map(escape, one) for one in facts), title="Reported by TensorRT")
-    layers = ((str(number), *_layer(layer)) for number, layer in enumerate(found.layers))
-    print_table(console, ("#", "layer", "type", "outputs"), layers, title=f"{counted(len(found.layers), 'layer')}")
+    print_table(Table(("property", "value"), facts, "Reported by TensorRT"))
+    print_table(Table(_LAYERS, enumerate(found.layers), counted(len(found.layers), "layer")))
 
 
-def _layer(layer: dict[str, Any]) -> tuple[str, str, str]:
-    outputs = [f"{tensor.get('Name')} {tensor.get('Dimensions')}" for tensor in layer.get("Outputs", [])]
-    # names may hold brackets, which rich would take for styles
-    return escape(str(layer.get("Name", "-"))), escape(str(layer.get("LayerType", "-"))), escape("\n".join(outputs))
-
-
+_LAYERS = (
+    Column("#", "0"),
+    Column("layer", "1.Name"),
+    Column("type", "1.LayerType"),
+    Column(
+        "outputs",
+        lambda row: "\n".join(f"{at(one, 'Name')} {at(one, 'Dimensions')}" for one in row[1].get("Outputs", [])),
+    ),
+)
 ManifestOnly = Annotated[
     bool, typer.Option("--manifest-only", help="Show only the manifest; needs neither TensorRT nor a GPU.")
 ]
@@ -149,11 +142,10 @@ def show_plan(
         print_json(_document(plan, checked, found))
         return
 
-    console = stdout_console(quiet=False)
     if checked.manifest:
-        print_manifest(console, checked.manifest)
+        print_manifest(checked.manifest)
     if found:
-        print_inspection(console, found)
+        print_inspection(found)
 
 
 def _document(plan: Path, checked: Any, found: Any) -> dict[str, Any]:

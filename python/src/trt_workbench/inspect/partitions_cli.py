@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +16,11 @@ from trt_workbench.console.common import (
     print_line,
     print_run,
     print_table,
-    stdout_console,
 )
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
+from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions, Subgraph
@@ -85,14 +84,12 @@ def _operators(part: Subgraph) -> str:
 
 def _show(found: Partitions, directory: Path) -> None:
 
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
-    say(f"{found.asked} ({found.basis})")
+    print_line(f"{found.asked} ({found.basis})")
     rows = (
-        (str(number), part.provider, str(part.nodes), _operators(part), _borders(part.inputs), _borders(part.outputs))
+        (number, part.provider, part.nodes, _operators(part), _borders(part.inputs), _borders(part.outputs))
         for number, part in enumerate(found.subgraphs[:_LISTED])
     )
-    print_table(console, ("subgraph", "provider", "nodes", "operators", "in", "out"), rows, title="Subgraphs")
+    print_table(Table(("subgraph", "provider", "nodes", "operators", "in", "out"), rows, "Subgraphs"))
     fallen = [node for node in found.nodes if node.reason]
     if fallen:
         nodes = (
@@ -100,13 +97,13 @@ def _show(found: Partitions, directory: Path) -> None:
             for node in fallen[:_LISTED]
         )
         heads = ("node", "operator", "provider", "types", "why")
-        print_table(console, heads, nodes, title="Nodes on other providers")
+        print_table(Table(heads, nodes, "Nodes on other providers"))
     left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
     if left:
-        say(f"{counted(left, 'more row')} in partitions.json.")
+        print_line(f"{counted(left, 'more row')} in partitions.json.")
     counts = ", ".join(f"{provider} {count}" for provider, count in found.counts().items())
-    say(f"{counted(len(found.nodes), 'node')}: {counts}")
-    print_run(console, directory)
+    print_line(f"{counted(len(found.nodes), 'node')}: {counts}")
+    print_run(directory)
 
 
 def _borders(tensors: tuple[dict[str, Any], ...]) -> str:

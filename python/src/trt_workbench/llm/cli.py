@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,21 +14,20 @@ from trt_workbench.console.common import (
     interrupted,
     note,
     print_line,
-    print_run,
     print_table,
     say,
     say_if_allowed,
     single_command_app,
-    stdout_console,
 )
 from trt_workbench.console.drawing import ReportOutcome, present
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.core.percent import change, limit, share
+from trt_workbench.core.percent import limit
 from trt_workbench.core.settings import Report, Setting
 from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.llm.settings import LlmSettings
+from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
     from trt_workbench.core.spread import Spread
@@ -181,69 +178,23 @@ def require_gate(metrics: dict[str, Any], directory: Path) -> None:
         raise CheckFailed(f"The perplexity gate failed. {' '.join(failures)} Run directory: {directory}")
 
 
-def show(metrics: dict[str, Any], directory: Path) -> None:
+def show(metrics: dict[str, Any], _directory: Path) -> None:
     """Print what a run found."""
-    from rich.box import SIMPLE_HEAD
-
     from trt_workbench.llm.outcome import reach
+    from trt_workbench.llm.report import PERPLEXITIES, generations
     from trt_workbench.verify import let_through
 
-    console = stdout_console(quiet=False)
-    narrow: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}  # 80 columns must do
     marked = metrics["backends"] + metrics["generation"]
     for sentence in let_through(mark for row in marked for mark in row["verification"]):
-        print_line(console, sentence)
+        print_line(sentence)
     if metrics["backends"]:
-        heads: tuple[str, ...] = ("backend", "ran in", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
         title = f"Perplexity over {counted(metrics['tokens'], 'token')}"
-        print_table(console, heads, _perplexities(metrics), title=title, **narrow)
-    if metrics["generation"]:
-        tokens = counted(metrics["generation"][0]["new_tokens"], "token")
-        title = f"Generation of {tokens}; same: tokens equal to PyTorch's up to a near tie"
-        heads = ("mode", "backend", "prompt", "Δ logit", "limit", "same")
-        print_table(console, heads, _generations(metrics), title=title, **narrow)
+        print_table(Table(PERPLEXITIES, metrics["backends"], title))
+    if compared := [row for row in metrics["generation"] if row["agreement"]]:  # the others are named above
+        print_table(generations(compared))
     if metrics["backends"]:
         verdict = reach(metrics["backends"], []).word()
-        print_line(console, f"Gate (at most {limit(metrics['max_ppl_increase'])} perplexity): {verdict}")
-    print_run(console, directory)
-
-
-def _perplexities(metrics: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    from trt_workbench.model.precision import precision_label
-
-    for row in metrics["backends"]:
-        yield (
-            f"{row['backend']}:{row['precision']}",
-            precision_label(row) or "-",
-            f"{row['perplexity']:.4f}",
-            change(row["relative_difference"]),
-            _figure(row["max_logit_difference"]),
-            "-" if isnan(row["top1_agreement"]) else share(row["top1_agreement"], 3),
-            _figure(row["kl_divergence"]),
-            "failed" if row["failure"] else "passed",
-        )
-
-
-def _generations(metrics: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    from trt_workbench.llm.report import by_text
-
-    for row in metrics["generation"]:
-        if (agreement := row["agreement"]) is None:  # it is named above
-            continue
-        first = agreement["first_difference"]
-        yield (
-            row["mode"],
-            f"{row['backend']}:{row['precision']}",
-            f"{row['batch']}x{row['prompt_tokens']}",
-            _figure(agreement["max_logit_difference"]),
-            f"{agreement['logit_difference_limit']:.1e}",
-            ("wrong" if row["failure"] else "all" if first is None else str(first)) + by_text(agreement),
-        )
-
-
-def _figure(value: float | None) -> str:
-    """Return a figure as a cell; a server does not give all."""
-    return "-" if value is None or isnan(value) else f"{value:.1e}"
+        print_line(f"Gate (at most {limit(metrics['max_ppl_increase'])} perplexity): {verdict}")
 
 
 def main() -> None:

@@ -15,12 +15,12 @@ from trt_workbench.console.common import (
     print_line,
     print_table,
     say,
-    stdout_console,
 )
 from trt_workbench.core.counts import mebibytes
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
+from trt_workbench.report.tables import Column, Table
 
 
 @handled
@@ -111,15 +111,26 @@ def _opset(opset: int | None, tensorrt: str | None) -> int:
     return found
 
 
+def _cases(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    return entry["proof"]["cases"] if entry["proof"] else []
+
+
+_GRAPHS = (
+    Column("graph", "kind"),
+    Column("file", "file"),
+    Column("size", "size_bytes", form=mebibytes, unit="MiB"),
+    Column(
+        "cases", lambda one: ", ".join(f"{each['batch']}x{each['length']}" for each in _cases(one)) or "not compared"
+    ),
+    Column(
+        "largest difference",
+        lambda one: max((each["max_abs_difference"] for each in _cases(one)), default=None),
+        form="{:.2g}".format,
+    ),
+)
+
+
 def _show(manifest: dict[str, Any], output: Path) -> None:
 
-    console = stdout_console(quiet=False)
-    rows = []
-    for entry in manifest["graphs"]:
-        cases = entry["proof"]["cases"] if entry["proof"] else []
-        shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases) or "not compared"
-        worst = f"{max(case['max_abs_difference'] for case in cases):.2g}" if cases else "-"
-        rows.append((entry["kind"], entry["file"], mebibytes(entry["size_bytes"]), shapes, worst))
-    heads = ("graph", "file", "MiB", "cases", "largest difference")
-    print_table(console, heads, rows, title=f"Opset {manifest['opset']}")
-    print_line(console, f"Folder: {output}")
+    print_table(Table(_GRAPHS, manifest["graphs"], f"Opset {manifest['opset']}"))
+    print_line(f"Folder: {output}")

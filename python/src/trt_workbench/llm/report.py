@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import change, share
 from trt_workbench.llm.document import Generated, LlmMetrics
 from trt_workbench.llm.outcome import reach
+from trt_workbench.model.precision import precision_label
+from trt_workbench.report.tables import ROOMY, Column, Table, small, verdict
 from trt_workbench.report.verdict import Headline
 
 read = reader("metrics.json", LlmMetrics)
@@ -25,7 +28,47 @@ def answer(metrics: LlmMetrics) -> Headline:
 
 def view(metrics: LlmMetrics, _: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides."""
-    return {"metrics": metrics, "failures": generation_failures(metrics), "sameness": sameness}
+    return {
+        "failures": generation_failures(metrics),
+        "perplexities": Table(PERPLEXITIES, metrics["backends"], "Perplexity by backend", [metrics["recipe"]["text"]]),
+        "generations": generations(metrics.get("generation", ())),
+    }
+
+
+PERPLEXITIES = (
+    Column("backend", lambda row: f"{row['backend']}:{row['precision']}"),
+    Column("ran in", lambda row: precision_label(row, "text"), places=ROOMY),
+    Column("ran in", precision_label, places=("terminal",)),
+    Column("perplexity", "perplexity", 4, better="lower"),
+    Column("change", "relative_difference", form=change),
+    Column("largest logit difference", "max_logit_difference", form=small, places=ROOMY),
+    Column("largest logit difference", "max_logit_difference", form="{:.1e}".format, places=("terminal",)),
+    Column("top-1 agreement", "top1_agreement", form=partial(share, digits=4), better="higher", places=ROOMY),
+    Column("top-1 agreement", "top1_agreement", form=partial(share, digits=3), places=("terminal",)),
+    Column("mean KL", "kl_divergence", form=small, unit="nats", places=ROOMY),
+    Column("mean KL", "kl_divergence", form="{:.1e}".format, unit="nats", places=("terminal",)),
+    Column("largest KL", "max_kl_divergence", form=small, unit="nats", places=ROOMY),
+    Column("gate", verdict(lambda row: "failed" if row["failure"] else "passed")),
+)
+
+
+def generations(rows: Sequence[Generated]) -> Table:
+    """Return how far what backends generate is that of PyTorch."""
+    columns = (
+        Column("mode", "mode"),
+        Column("backend", lambda row: f"{row['backend']}:{row['precision']}"),
+        Column("batch", "batch"),
+        Column("prompt", "prompt_tokens"),
+        Column("new tokens", "new_tokens", 0, places=ROOMY),
+        Column("largest logit difference", "agreement.max_logit_difference", form="{:.2e}".format),
+        Column("limit", "agreement.logit_difference_limit", form="{:.2e}".format),
+        Column("tokens as in PyTorch", sameness),
+    )
+    notes = [
+        "generate runs all tokens again for each new one; generate-cached keeps keys and values. Decoding is greedy. "
+        "The logit difference is the largest at any of the reference's tokens."
+    ]
+    return Table(columns, rows, "Generation", notes)
 
 
 def summarise(metrics: LlmMetrics) -> list[str]:

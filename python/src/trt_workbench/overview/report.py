@@ -9,7 +9,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
+from trt_workbench.bench import (
+    PROBLEMS,
+    UNSTABLE,
+    WINNERS,
+    Winner,
+    WorkTable,
+    latency,
+    leaders,
+    problems,
+    tables,
+    unstable,
+    verified,
+    winners,
+)
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment, run_document
 from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document
@@ -20,9 +33,10 @@ from trt_workbench.core.verification import Mark
 from trt_workbench.decide import Decision
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
-from trt_workbench.overview.runs import RunAnswer, run_answer
+from trt_workbench.overview.runs import RunAnswer, run_answer, run_tables
 from trt_workbench.quantize import ScoreMetrics
 from trt_workbench.report.page import evidence_from, is_our_page, render
+from trt_workbench.report.tables import Cell, Column, Table
 from trt_workbench.report.verdict import tone
 from trt_workbench.verify import VerifyFindings
 from trt_workbench.vision import CocoMetrics, task_in
@@ -44,7 +58,7 @@ class Overview:
 
     said: list[str] = field(default_factory=list)
     accuracy: list[dict[str, Any]] = field(default_factory=list)
-    speed: list[Table] = field(default_factory=list)
+    speed: list[WorkTable] = field(default_factory=list)
     winners: list[Winner] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
     unstable: list[dict[str, Any]] = field(default_factory=list)
@@ -91,11 +105,53 @@ def write_overview(directories: list[Path], output: Path) -> Path:
         UsageProblem: a run directory is incomplete or damaged.
         OSError: the folder cannot be written.
     """
-    overview = _collect(directories)
+    overview, evidence = _collect(directories), evidence_from(output)
     for ending in ("md", "html"):
-        values = {"overview": overview, "evidence": evidence_from(output), "folder": output}
-        write_text(output / f"overview.{ending}", render(f"overview/report.{ending}.j2", **values), over=anything)
+        page = render(
+            f"overview/report.{ending}.j2",
+            overview=overview,
+            tables=_shown(overview, evidence),
+            folder=output,
+            runs=run_tables(overview.runs, output),
+        )
+        write_text(output / f"overview.{ending}", page, over=anything)
     return output / "overview.html"
+
+
+def _shown(overview: Overview, evidence: Callable[[Mark | None], Cell]) -> list[Table]:
+    """Return the tables of the page, in its order."""
+    accuracy = [
+        Column("model", "model"),
+        Column("runtime", "backend"),
+        Column("precision", "precision"),
+        *verified(evidence, "verification"),
+        Column("metrics", lambda row: ", ".join(row["figures"])),
+    ]
+    rows = [(work, row) for work in overview.speed for row in work.rows]
+    speed = [
+        Column("workload", lambda pair: f"{pair[0].scenario}: {pair[0].work}"),
+        Column("runtime", "1.standing.runtime"),
+        Column("precision", "1.precision"),
+        *verified(evidence, "1.verification"),
+        Column(
+            "rank",
+            "1.standing.rank",
+            0,
+            marks=lambda pair: (
+                [Cell("unstable", verdict="unstable", title="; ".join(pair[1].standing.reasons))]
+                * pair[1].standing.all_unstable
+            ),
+        ),
+        Column("latency", lambda pair: latency(pair[1].standing.latency_ms), 3, unit="ms", better="lower"),
+        Column("items/s", "1.standing.items_per_s", 1, better="higher"),
+    ]
+    return [
+        Table(accuracy, overview.accuracy, "Accuracy"),
+        Table(WINNERS, overview.winners, "Speed: which wins where"),
+        Table(speed, rows, "Speed: all runtimes"),
+        Table(PROBLEMS, overview.problems, "Failed, not available"),
+        Table(UNSTABLE, overview.unstable, "Unstable"),
+    ]
 
 
 def _collect(directories: list[Path]) -> Overview:
@@ -160,7 +216,7 @@ def _add(overview: Overview, directory: Path, command: str, *, several: bool) ->
         overview.problems += [_wrong(found)] if found["verdict"] == "wrong" else []
 
 
-def _of_run(table: Table, directory: Path) -> Table:
+def _of_run(table: WorkTable, directory: Path) -> WorkTable:
     """Name the run in a table: another may hold the same work, measured elsewhere."""
     name = directory.absolute().name
     return replace(table, scenario=f"{name}: {table.scenario}", sentence=f"{name}: {table.sentence}")

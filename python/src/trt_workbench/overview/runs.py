@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from trt_workbench.core.artefacts import Environment, RunDocument
 from trt_workbench.core.documents import Strict
+from trt_workbench.report.page import moment
 from trt_workbench.report.reports import answer_of
+from trt_workbench.report.tables import Cell, Column, Table, verdict
 
 
 class RunAnswer(Strict):
@@ -51,3 +54,16 @@ def run_answer(directory: Path, run: RunDocument, environment: Environment) -> R
         answer=said[0] if said else "",
         machine=environment.driver.gpu_names or environment.cpu.model or "",
     )
+
+
+def run_tables(runs: Sequence[RunAnswer], folder: Path, shown: int = 12) -> tuple[Table, Table]:
+    """Return the runs, the newest first, for a page in a folder: the first of them, and the others."""
+    columns = (
+        Column("run", lambda run: Cell(run.command, soft=run.run_id, link=run.report_from(folder))),
+        Column("started", lambda run: moment(run.started_at)),
+        Column("outcome", verdict("outcome")),
+        Column("answer", "answer"),
+        Column("machine", "machine"),
+    )
+    newest = sorted(runs, key=lambda run: run.started_at, reverse=True)
+    return Table(columns, newest[:shown]), Table(columns, newest[shown:])

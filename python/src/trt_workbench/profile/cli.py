@@ -8,9 +8,8 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     note,
-    print_json,
 )
-from trt_workbench.console.drawing import draw
+from trt_workbench.console.drawing import present
 from trt_workbench.profile.settings import ProfileRequest
 
 
@@ -29,11 +28,6 @@ def profile(
     from trt_workbench.profile.run import profile as run_profile
 
     directory = run_profile(request, output, note)
-    drawing = draw(directory, debug=debug)
     from trt_workbench.profile.tables import document, print_profile
 
-    if as_json:
-        print_json(document(directory))
-    else:
-        print_profile(directory)
-    drawing.end()
+    present(directory, document(directory), print_profile, as_json=as_json, debug=debug).end()

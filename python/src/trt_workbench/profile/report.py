@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,34 +14,25 @@ from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.artefacts import read_environment
 from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
-from trt_workbench.profile.ncu_raw import METRICS
 from trt_workbench.profile.view import (
+    CONVERSIONS,
     ProfileFiles,
     SideView,
+    differences,
     faster_side,
+    kernels,
     label,
-    precision_of,
+    operations,
     read,
-    role_rows,
+    roles,
     summary,
-    totals,
+    summed,
 )
 from trt_workbench.report.conditions import measuring_conditions
+from trt_workbench.report.tables import Table
 from trt_workbench.report.verdict import Headline
 
 __all__ = ["answer", "read", "view"]
-
-# Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
-METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("SM, % of peak", 1.0, 1),
-    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": ("memory, % of peak", 1.0, 1),
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("DRAM, % of peak", 1.0, 1),
-    "dram__bytes_read.sum": ("DRAM read, MiB", 2.0**-20, 2),
-    "dram__bytes_write.sum": ("DRAM written, MiB", 2.0**-20, 2),
-    "sm__warps_active.avg.pct_of_peak_sustained_active": ("warps active, %", 1.0, 1),
-    "launch__registers_per_thread": ("registers per thread", 1.0, 0),
-}
-
 
 _COLOURS = 7  # of the page's series; the eighth is that of all other operators
 _NARROW = 0.001  # of the strip: what is narrower joins its neighbours
@@ -124,23 +116,25 @@ def answer(found: ProfileFiles) -> Headline:
 def view(found: ProfileFiles, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides."""
     run, sides, groups = found
+    several = len(sides) > 1
     return {
         "title": " against ".join(side.title for side in sides),
         "run": run,
         "sides": sides,
-        "groups": groups,
+        "differences": [differences(sides, part) for part in (groups[:5], groups[5:])] if several else [],
         "notes": list(dict.fromkeys(note for side in sides for note in side.facts.get("notes", []))),
-        "roles": role_rows(sides),
+        "roles": roles(sides),
         "strips": strips(sides),
-        "totals": totals(sides),
-        "types": precision_of,
+        "totals": summed(sides),
+        "overheads": [_parted(side, side.overhead, partial(Table, CONVERSIONS)) for side in sides],
+        "operations": [_parted(side, side.longest, partial(operations, side)) for side in sides],
+        "kernels": [kernels(side) for side in sides],
         "summary": summary(sides, groups),
-        "columns": _columns(sides),
         "conditions": measuring_conditions(read_environment(directory)),
     }
 
 
-def _columns(sides: list[SideView]) -> dict[str, tuple[str, float, int]]:
-    """Return the metrics that any kernel has."""
-    seen = {name for side in sides for kernel in side.kernels for name in kernel.metrics}
-    return {name: METRIC_COLUMNS[name] for name in METRICS if name in seen and name in METRIC_COLUMNS}
+def _parted(side: SideView, rows: list[Operation], made: Callable[[list[Operation]], Table]) -> tuple[Table, Table]:
+    """Return tables of the operations that take a share worth seeing, and of the others."""
+    seen = len(side.telling_of(rows))
+    return made(rows[:seen]), made(rows[seen:])

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Column
-from rich.text import Text
-
-from trt_workbench.backends.profiling import Operation
-from trt_workbench.console.common import print_line, print_run, print_table, stdout_console
-from trt_workbench.core.counts import decimals
-from trt_workbench.core.percent import share
+from trt_workbench.console.common import print_line, print_table
 from trt_workbench.profile.difference import LayerGroup, telling
-from trt_workbench.profile.document import Kernel
-from trt_workbench.profile.view import SideView, answer, read, summary
+from trt_workbench.profile.view import SideView, answer, differences, kernels, operations, read, summary
 
 _ROWS = 12
-_NAME = 60
 
 
 def document(directory: Path) -> dict[str, Any]:
@@ -45,23 +37,16 @@ def document(directory: Path) -> dict[str, Any]:
 def print_profile(directory: Path) -> None:
     """Print the tables and sentences of a run directory."""
     _, sides, groups = read(directory)
-    console = stdout_console(quiet=False)
-    for side in sides:
-        if side.operations:
-            heads = _heads("name, or ONNX nodes", "operator", "role", figures=("mean ms", "share"))
-            title = Text(f"{side.title}: the longest {side.noun}")
-            print_table(console, heads, _operations(side.longest[:_ROWS]), title=title)
-        if side.kernels:
-            heads = _heads("kernel", "layer", "by", figures=("launches", "total ms", "share"))
-            title = Text(f"{side.title}: the longest kernels")
-            print_table(console, heads, _kernels(side.kernels[:_ROWS]), title=title)
-    if len(sides) > 1:
-        heads = _heads("ONNX nodes", "extra", figures=("first ms", "second ms", "difference"))
-        title = Text(f"{sides[0].title} against {sides[1].title}")
-        print_table(console, heads, _differences(telling(groups, _ROWS)), title=title)
+    shown = [
+        table
+        for side in sides
+        for table in (operations(side, side.longest[:_ROWS]), kernels(side, _ROWS))
+        if table.rows
+    ]
+    for table in [*shown, *([differences(sides, telling(groups, _ROWS))] if len(sides) > 1 else [])]:
+        print_table(table)
     for sentence in summary(sides, groups):
-        print_line(console, sentence)
-    print_run(console, directory)
+        print_line(sentence)
 
 
 def _answer(sides: Sequence[SideView]) -> dict[str, Any] | None:
@@ -80,46 +65,3 @@ def _group(group: LayerGroup) -> dict[str, Any]:
         "roles": list(group.roles),
         "only_in": group.only_in or None,
     }
-
-
-def _operations(operations: Sequence[Operation]) -> Iterator[tuple[str | Text, ...]]:
-    for one in operations:
-        yield (
-            _short(", ".join(one.onnx_nodes) or one.name),
-            one.operator or "",
-            one.role,
-            f"{one.mean_ms or 0.0:.4f}",
-            share(one.share or 0.0, 1),
-        )
-
-
-def _kernels(kernels: Sequence[Kernel]) -> Iterator[tuple[str | Text, ...]]:
-    for one in kernels:
-        yield (
-            _short(one.name),
-            _short(one.layer or ""),
-            one.tool,
-            str(one.launches),
-            f"{one.total_ms:.4f}",
-            share(one.share or 0.0, 1),
-        )
-
-
-def _differences(groups: Sequence[LayerGroup]) -> Iterator[tuple[str | Text, ...]]:
-    for group in groups:
-        yield (
-            _short(", ".join(group.onnx_nodes) or (group.target or group.against)[0].name),
-            ", ".join(group.roles),
-            f"{group.target_ms:.4f}",
-            f"{group.against_ms:.4f}",
-            decimals(group.difference_ms, plus="+"),
-        )
-
-
-def _heads(*names: str, figures: Sequence[str]) -> list[Column | str]:
-    return [*names, *(Column(name, justify="right") for name in figures)]
-
-
-def _short(text: str) -> Text:
-    """Return a name as it is: TensorRT's hold square brackets, which rich takes for markup in plain strings."""
-    return Text(text if len(text) <= _NAME else f"{text[: _NAME - 1]}…")

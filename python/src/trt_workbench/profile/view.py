@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
 from trt_workbench.core.artefacts import read_run
-from trt_workbench.core.counts import counted, some
+from trt_workbench.core.counts import counted, decimals, some
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.comparison import MATERIAL, Interval
 from trt_workbench.model.precision import precision_label
 from trt_workbench.profile.difference import LayerGroup, difference, overhead, telling
 from trt_workbench.profile.document import Kernel, ProfileLine, ProfileRun, SideFacts, read_records
+from trt_workbench.report.tables import NONE, ROOMY, Cell, Column, Table
 
 Faster = Literal["target", "against"]
 
@@ -94,6 +96,18 @@ def _off(ratio: Interval) -> float:
 
 
 _NAMED = 3
+# Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
+METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("SM, % of peak", 1.0, 1),
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": ("memory, % of peak", 1.0, 1),
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("DRAM, % of peak", 1.0, 1),
+    "dram__bytes_read.sum": ("DRAM read, MiB", 2.0**-20, 2),
+    "dram__bytes_write.sum": ("DRAM written, MiB", 2.0**-20, 2),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("warps active, %", 1.0, 1),
+    "launch__registers_per_thread": ("registers per thread", 1.0, 0),
+}
+# Of nodes in a cell; more are folded. And characters of a name in a terminal.
+_LISTED, _LONGEST = 4, 60
 # Operations below this share are folded, and their kinds grouped.
 _TRIVIAL = 0.005
 _KINDS = 12
@@ -184,6 +198,138 @@ def label(one: Operation) -> str:
 def precision_of(one: Operation) -> str:
     """Return the change of precision that an operation makes, else the types of its outputs."""
     return one.conversion or ", ".join(dict.fromkeys(one.output_types)) or "\N{EN DASH}"
+
+
+_SHARE = partial(share, digits=1)
+
+
+def _nodes(one: Operation | Kernel | LayerGroup) -> Cell:
+    names = one.onnx_nodes
+    return Cell(", ".join(names) or NONE, fold=f"{len(names)} nodes" if len(names) > _LISTED else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+CONVERSIONS = (
+    Column("name", "name"),
+    Column("mean", "mean_ms", 4, unit="ms"),
+    Column("share", "share", form=_SHARE),
+    Column("role", "role"),
+    Column("precision", precision_of),
+    Column("serves", lambda one: one.serves or ", ".join(one.onnx_nodes) or None),
+)
+
+
+def operations(side: SideView, rows: Sequence[Operation]) -> Table:
+    """Return layers or nodes of a side."""
+    columns = [
+        Column("name", "name", places=ROOMY),
+        Column("name, or ONNX nodes", lambda one: _short(", ".join(one.onnx_nodes) or one.name), places=("terminal",)),
+        Column("mean", "mean_ms", 4, unit="ms"),
+        Column("share", "share", form=_SHARE),
+        Column("place", "index", 0, places=ROOMY),
+        Column("operator", "operator"),
+        Column("role", "role"),
+        Column("ONNX nodes", _nodes, places=ROOMY),
+        Column("provider", "provider", places=ROOMY),
+        Column("precision", precision_of, places=ROOMY),
+        Column("median", "median_ms", 4, unit="ms", places=ROOMY),
+        Column("calls", "calls", 0, places=ROOMY),
+        Column("kernel chosen", "tactic", places=ROOMY),
+    ]
+    return Table(columns, rows, f"{side.title}: the longest {side.noun}")
+
+
+def kernels(side: SideView, most: int | None = None) -> Table:
+    """Return the kernels of a side, with the metrics that any of them has; at most so many."""
+    columns = [
+        Column("kernel", "name", places=ROOMY),
+        Column("kernel", lambda one: _short(one.name), places=("terminal",)),
+        Column("launches", "launches", 0),
+        Column("total", "total_ms", 4, unit="ms"),
+        Column("each", "mean_ms", 4, unit="ms", places=ROOMY),
+        Column("share", "share", form=_SHARE),
+        Column("layer", lambda one: one.layer and _short(one.layer), places=("terminal",)),
+        Column("layer", "layer", places=ROOMY),
+        Column("ONNX nodes", _nodes, places=ROOMY),
+        Column("recorded by", "tool"),
+        *(
+            Column(
+                heading,
+                lambda one, name=name, factor=factor: None if name not in one.metrics else one.metrics[name] * factor,  # type: ignore[misc]
+                digits,
+                places=ROOMY,
+            )
+            for name, (heading, factor, digits) in METRIC_COLUMNS.items()
+        ),
+    ]
+    return Table(columns, side.kernels[:most], f"{side.title}: the longest kernels")
+
+
+def differences(sides: Sequence[SideView], groups: Sequence[LayerGroup]) -> Table:
+    """Return groups of layers in which two sides differ."""
+    columns = (
+        Column("ONNX nodes", _computed, places=ROOMY),
+        Column("ONNX nodes", lambda one: _short(_computed(one).text), places=("terminal",)),
+        Column("first", "target_ms", 4, unit="ms"),
+        Column("second", "against_ms", 4, unit="ms"),
+        Column("difference", lambda one: decimals(one.difference_ms, plus="+"), 4, unit="ms"),
+        Column("overhead", lambda one: ", ".join(one.roles)),
+        Column(
+            "only in", lambda one: {"target": "the first", "against": "the second"}.get(one.only_in, ""), places=ROOMY
+        ),
+        Column(f"{sides[0].noun} of the first", lambda one: _layers(one.target), places=ROOMY),
+        Column(f"{sides[1].noun} of the second", lambda one: _layers(one.against), places=ROOMY),
+    )
+    return Table(columns, groups, f"{sides[0].title} against {sides[1].title}")
+
+
+def _computed(group: LayerGroup) -> Cell:
+    own = Cell((group.target or group.against)[0].name, soft="added by the runtime")
+    return _nodes(group) if group.onnx_nodes else own
+
+
+def _layers(found: Sequence[Operation]) -> list[Cell]:
+    named = [Cell(one.name, soft=precision_of(one)) for one in found]
+    more = "; ".join(f"{one.text} ({one.soft})" for one in named[_NAMED:])
+    return [*named[:_NAMED], *([Cell(more, fold=f"{len(named) - _NAMED} more")] if more else [])] or [Cell(NONE)]
+
+
+def roles(sides: Sequence[SideView]) -> Table:
+    """Return the time of both sides by the role of their operations."""
+    columns = [
+        column
+        for place, (side, which) in enumerate(zip(sides, ("first", "second"), strict=False))
+        for column in (
+            Column(f"{side.noun} of the {which}", f"1.{place}.0"),
+            Column("time", f"1.{place}.1", 4, unit="ms"),
+        )
+    ]
+    return Table([Column("role", "0"), *columns], role_rows(sides))
+
+
+def summed(sides: Sequence[SideView]) -> Table:
+    """Return the time by operator and precision with a bar a side."""
+    columns = [
+        column
+        for place, side in enumerate(sides)
+        for column in (Column("time", f"time_ms.{place}", 4, unit="ms"), Column(side.noun, f"number.{place}", 0))
+    ]
+    bars = Column("time of one run, from zero", _bars, places=("page",))
+    return Table([Column("operator", "operator"), Column("precision", "precision"), *columns, bars], totals(sides))
+
+
+def _bars(row: Total) -> Cell:
+    from markupsafe import Markup
+
+    bar = Markup('<i style="width: {:.2f}%" title="{}, {}: {:.4f} ms"></i>')
+    each = [
+        bar.format(width, row.operator, row.precision, time or 0.0)
+        for width, time in zip(row.widths, row.time_ms, strict=True)
+    ]
+    return Cell(drawn=Markup('<div class="bars">{}</div>').format(Markup().join(each)))
 
 
 def totals(sides: Sequence[SideView]) -> list[Total]:

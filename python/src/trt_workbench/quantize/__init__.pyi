@@ -22,6 +22,7 @@ from .scores import ANNOTATED as ANNOTATED
 from .scores import HEARD as HEARD
 from .scores import ResampledScore as ResampledScore
 from .scores import coco_scores as coco_scores
+from .search_report import points as points
 from .sensitivity_report import draw_groups as draw_groups
 from .settings import AP as AP
 from .settings import Better as Better

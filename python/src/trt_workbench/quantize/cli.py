@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import Setting
@@ -112,24 +111,23 @@ def _show(candidate: Candidate) -> None:
     from trt_workbench.model.opened import Model
     from trt_workbench.quantize.candidates import evidence_path
 
-    tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
-    tell(f"Precision: {read_precision(Model.open(candidate.path)).text}")
+    print_line(f"Precision: {read_precision(Model.open(candidate.path)).text}")
     low = f"{share(evidence.low_macs, 1)} of the arithmetic, {share(evidence.low_weights, 1)} of the weights"
-    tell(f"In {candidate.precision}: {low}")
+    print_line(f"In {candidate.precision}: {low}")
     for reason, count in Counter(evidence.kept.values()).most_common():
-        tell(f"Unchanged: {counted(count, 'group')} ({reason})")
+        print_line(f"Unchanged: {counted(count, 'group')} ({reason})")
     if found := evidence.search:
-        tell(found.words)
+        print_line(found.words)
     if data := evidence.calibration:
         of = f"of {data.available}" if data.kind == "data" else "of noise: NOT CALIBRATED"
-        tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
+        print_line(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
         clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
         if clipped[1].clipped:
-            tell(f"Clipped most: {share(clipped[1].clipped, 2)} of {clipped[0]}")
+            print_line(f"Clipped most: {share(clipped[1].clipped, 2)} of {clipped[0]}")
     if evidence.opset != evidence.source_opset:
-        tell(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
+        print_line(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
     for note in evidence.notes:
-        tell(f"note: {note}")
-    tell(f"Written: {candidate.path}")
-    tell(f"Evidence: {evidence_path(candidate.path)}")
+        print_line(f"note: {note}")
+    print_line(f"Written: {candidate.path}")
+    print_line(f"Evidence: {evidence_path(candidate.path)}")

@@ -16,6 +16,7 @@ from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.core.verification import Mark
 from trt_workbench.model.low_precision.evidence import SearchEvidence
 from trt_workbench.model.low_precision.kinds import Method
+from trt_workbench.report.tables import Table
 from trt_workbench.report.verdict import Reach
 
 Ends = tuple[FiniteFloat, FiniteFloat]
@@ -76,6 +77,10 @@ class RowScore(Strict):
     def words(self, value: float) -> str:
         """Return a value of the figure, an end of an interval or a loss in as many decimals as the value needs."""
         return decimals(value, digits_of(self.value))
+
+    def worded(self, value: float | tuple[float, float] | None) -> str | list[str] | None:
+        """Return the same, or of both ends of an interval; None of None."""
+        return [*map(self.words, value)] if isinstance(value, tuple) else None if value is None else self.words(value)
 
     @property
     def as_good_as_guessing(self) -> str:
@@ -147,6 +152,11 @@ class ScoreMetrics(Strict):
             (name, one.words(one.value), " to ".join(map(one.words, one.ci95)) if one.ci95 else "-")
             for name, one in {self.figure: self.score, **self.score.others}.items()
         ]
+
+    @property
+    def table(self) -> Table:
+        """The same as a table."""
+        return Table(("metric", "value", "95 % interval"), self.rows, "Score")
 
     @property
     def guessed(self) -> list[str]:

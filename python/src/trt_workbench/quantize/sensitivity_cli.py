@@ -14,18 +14,16 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     print_line,
-    print_run,
     print_table,
     say,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import counted, decimals
+from trt_workbench.core.counts import counted
 from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
 
 if TYPE_CHECKING:
-    from trt_workbench.quantize.document import GroupLoss, Sensitivity
+    from trt_workbench.quantize.document import Sensitivity
 
 _SHOWN = 20
 
@@ -81,43 +79,18 @@ def sensitivity(
 
 def _show(found: Sensitivity, directory: Path) -> None:
     from trt_workbench.core.artefacts import read_environment
-    from trt_workbench.quantize.sensitivity_report import brings, proposed
+    from trt_workbench.quantize.sensitivity_report import brings, groups, proposed
 
-    console = stdout_console(quiet=False)
     for line in filter(None, (brings(found), proposed(found, read_environment(directory).command_line))):
-        print_line(console, line)
-    figures = (found.figure, "loss", "95 %") if found.figure else ()
-    total = sum(group.noise for group in found.free) or 1.0
-    rows = (_cells(group, total, scored=bool(figures)) for group in found.groups[:_SHOWN])
-    print_table(console, ("group", "operator", "dB", "noise", "MACs", *figures), rows)
+        print_line(line)
+    print_table(groups(found, _SHOWN))
     if len(found.groups) > _SHOWN:
-        print_line(console, f"and {counted(len(found.groups) - _SHOWN, 'more group')}")
-    print_line(console, "dB: SQNR of the group alone; noise, MACs: its share of the noise and of the arithmetic")
+        print_line(f"and {counted(len(found.groups) - _SHOWN, 'more group')}")
     if len(found.free) < len(found.groups):
-        print_line(console, "fp32 in place of a share: quantize keeps the group in fp32 anyway")
+        print_line("fp32 in place of a share: quantize keeps the group in fp32 anyway")
     whole = f"{found.sqnr_db:z.1f} dB" if found.sqnr_db is not None else "no noise"
-    print_line(console, f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
+    print_line(f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
     if found.baseline is not None:
         print_line(
-            console,
             f"{found.figure} of the float model: {found.baseline:.4f} on {counted(found.scored or 0, 'sample')}",
         )
-    print_run(console, directory)
-
-
-def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:
-    from trt_workbench.core.percent import share
-
-    sqnr = "-" if group.sqnr_db is None else f"{group.sqnr_db:z.1f}"
-    cells = (
-        group.name,
-        group.op_type,
-        sqnr,
-        "fp32" if group.kept else share(group.noise / total, 1),
-        share(group.macs_share, 1),
-    )
-    if not scored:
-        return cells
-    score = group.score
-    ends = f"{decimals(score.loss_ci95[0])} to {decimals(score.loss_ci95[1])}" if score and score.loss_ci95 else "-"
-    return (*cells, f"{score.value:.4f}" if score else "-", decimals(score.loss) if score else "-", ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from trt_workbench.core.percent import share
 from trt_workbench.quantize.document import Sensitivity, decibels, noisiest
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
+from trt_workbench.report.tables import ROOMY, Cell, Column, Table
 from trt_workbench.report.verdict import Headline
 
 # Bars that can be read; the table has all groups.
@@ -63,12 +65,31 @@ def answer(found: Sensitivity) -> Headline:
 def view(found: Sensitivity, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides, and draw its `plots/`."""
     return {
-        "found": found,
-        "name": Path(found.model).name,
+        "groups": groups(found),
         "picture": draw_groups(found, plots_folder(directory) / "groups.svg"),
         "brings": brings(found),
         "next": proposed(found, read_environment(directory).command_line),
     }
+
+
+def groups(found: Sensitivity, most: int | None = None) -> Table:
+    """Return what the groups cost, the noisiest first; at most so many."""
+    total = sum(group.noise for group in found.free) or 1.0
+    shares = partial(share, digits=1)
+    columns = (
+        Column("group", lambda one: Cell(one.name, f"stays in fp32: {one.kept}" if one.kept else "")),
+        Column("operator", "op_type"),
+        Column("SQNR", "sqnr_db", 1, unit="dB", better="higher"),
+        Column("of the noise", lambda one: "fp32" if one.kept else share(one.noise / total, 1), 1),
+        Column("of the arithmetic", "macs_share", form=shares),
+        Column("of the weights", "weights_share", form=shares, places=ROOMY),
+    )
+    score = (
+        Column(str(found.figure), "score.value", 4),
+        Column("loss", "score.loss", 4, better="lower"),
+        Column("95 %", "score.loss_ci95", 4),
+    )
+    return Table((*columns, *score) if found.figure else columns, found.groups[:most])
 
 
 def _said(found: Sensitivity) -> list[str]:

@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench import __version__
-from trt_workbench.core.counts import counted, decimals, mebibytes, sized
+from trt_workbench.core.counts import counted, mebibytes, sized
 from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.machines import other_machine
 from trt_workbench.core.percent import change, covered, limit, share, signed
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
-from trt_workbench.engine.layer_choices import what_differs
+from trt_workbench.report.builds import layers, measured
 from trt_workbench.report.hover import areas
+from trt_workbench.report.tables import NONE, Cell, Column, small
 from trt_workbench.report.verdict import tone
 
 if TYPE_CHECKING:
@@ -85,22 +86,20 @@ def within_page(path: Path, title: str) -> str:
     return path.read_text(encoding="utf-8").replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
 
 
-def evidence_from(folder: Path) -> Callable[[Mark | None], str | None]:
-    """Return a function from a mark, as records and metrics hold it, to the address of its evidence.
+def evidence_from(folder: Path) -> Callable[[Mark | None], Cell]:
+    """Return a function from a mark, as records and metrics hold it, to what a page in a folder says of it.
 
-    Args:
-        folder: of the page; addresses are relative to it.
-
-    Returns:
-        For a mark: the page of the verification, else its figures; None where there is none any more.
+    Its verdict leads to the page of the verification, else to its figures, as far as they are still there.
     """
 
-    def address(mark: Mark | None) -> str | None:
-        evidence = Path(mark["evidence"]) if mark and mark["evidence"] else None
-        files = [evidence / name for name in ("report.html", "verify.json")] if evidence else []
-        return next((os.path.relpath(path, folder) for path in files if path.is_file()), None)
+    def cell(mark: Mark | None) -> Cell:
+        if not mark:
+            return Cell(NONE)
+        files = [Path(mark["evidence"]) / name for name in ("report.html", "verify.json")] if mark["evidence"] else []
+        link = next((os.path.relpath(path, folder) for path in files if path.is_file()), None)
+        return Cell(mark["verdict"], verdict=mark["verdict"], title=mark["text"], link=link)
 
-    return address
+    return cell
 
 
 _GENERATOR = b'name="generator" content="trt-workbench"'
@@ -153,7 +152,6 @@ def render(template: str | Path, **values: Any) -> str:
     environment = _environment(is_html)
     own = environment.from_string(template.read_text(encoding="utf-8")) if isinstance(template, Path) else None
     text = (own or environment.get_template(str(template))).render(version=__version__, **values)
-    text = folded(text) if is_html else text
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
 
@@ -173,14 +171,14 @@ def _environment(is_html: bool) -> jinja2.Environment:
     )
     environment.filters |= {
         "counted": counted,
-        "figure": _figure,
-        "mebibytes": lambda value: "\N{EN DASH}" if value is None else mebibytes(value),
-        "moment": _moment,
+        "figure": lambda value, digits=4: Column("", "", digits).worded(value),
+        "mebibytes": Column("", "", form=mebibytes).worded,
+        "moment": moment,
         "claimed": claimed,
     }
     environment.filters |= {one.__name__: one for one in (change, covered, limit, share, signed, sized)}
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
-    environment.filters |= {"apart_from": other_machine, "what_differs": what_differs}
+    environment.filters |= {"apart_from": other_machine, "layers": layers, "measured": measured}
     return environment
 
 
@@ -189,19 +187,7 @@ def is_our_page(path: Path) -> bool:
     return path.is_file() and _GENERATOR in read_bytes(path)[:1000]
 
 
-def _figure(value: float | None, digits: int = 4, plus: str = "") -> str:
-    """Format a figure, or a dash where there is none."""
-    return "\N{EN DASH}" if value is None else decimals(value, digits, plus)
-
-
-def small(value: float | None) -> str:
-    """Format a figure of any size with three digits: 6.70e-07, 0, or a dash where there is none."""
-    if value is None:
-        return "\N{EN DASH}"
-    return f"{value:.2e}" if value else "0"
-
-
-def _moment(text: str) -> str:
+def moment(text: str) -> str:
     """Format a time in ISO 8601, as run.json has it, for people."""
     return f"{datetime.datetime.fromisoformat(text).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
 
@@ -214,30 +200,3 @@ def _picture(path: Path, title: str) -> str:
         return Markup(within_page(path, title))
     url = "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
     return Markup('<img src="{}" alt="{}">').format(url, escape(title))
-
-
-MOST_ROWS = 30
-"""Of a table that is not folded."""
-_TAGS = re.compile(r'<details\b|</details>|(?P<table>(?:<div class="scroll">)?<table\b)')
-_ROW = re.compile(r"<tr\b[^>]*>\s*<td\b")
-_END = re.compile(r"</table>(?:\s*</div>)?")
-
-
-def folded(page: str) -> str:
-    """Return a page, as its templates made it, with each table of many rows folded that is not already."""
-    parts, done, depth = [], 0, 0
-    for tag in _TAGS.finditer(page):
-        if tag.start() < done:  # a cell's own
-            continue
-        if not tag["table"]:
-            depth += 1 if tag[0].startswith("<d") else -1
-            continue
-        end = _END.search(page, tag.end()) if tag[0].startswith("<div") else None
-        stop = end.end() if end else page.index("</table>", tag.end()) + len("</table>")
-        table = page[tag.start() : stop]
-        rows = len(_ROW.findall(table))
-        if rows > MOST_ROWS and not depth:
-            table = f"<details><summary>{counted(rows, 'row')}</summary>\n{table}\n</details>"
-        parts += [page[done : tag.start()], table]
-        done = stop
-    return "".join([*parts, page[done:]])

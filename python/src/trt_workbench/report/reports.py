@@ -12,7 +12,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import part
 from trt_workbench.core.files import write_text
 from trt_workbench.core.shard_files import SHARD
-from trt_workbench.report.page import render
+from trt_workbench.report.page import evidence_from, render
 from trt_workbench.report.verdict import Headline
 
 
@@ -21,8 +21,9 @@ class Report(NamedTuple):
 
     Attributes:
         module: where the report is, or the plug-in that has it, by an entry point. Its `read` reads what a run
-            directory says; `answer` makes what the page says first of it, and `view` what else the templates name, and
-            draws into `plots/`. It is imported when such a report is written, as drawing takes long to import.
+            directory says, which the templates name `found`; `answer` makes what the page says first of it, and `view`,
+            where there is one, what else they name, and draws into `plots/`. It is imported when such a report is
+            written, as drawing takes long to import.
         templates: of `report.html`, and of further files of that name; that of a plug-in is next to its module.
     """
 
@@ -69,8 +70,8 @@ def write_report(directory: Path) -> Path:
     """
     module, templates = _report_of(directory)
     found = module.read(directory)
-    values = {"environment": read_environment(directory), **module.answer(found)._asdict()}
-    values |= module.view(found, directory)
+    values = {"found": found, "environment": read_environment(directory), "evidence": evidence_from(directory)}
+    values |= module.answer(found)._asdict() | (module.view(found, directory) if hasattr(module, "view") else {})
     for template in templates:
         write_text(directory / f"report{Path(template).suffixes[0]}", render(template, **values))
     return directory / "report.html"

@@ -69,6 +69,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "improvement",
         "kept",
         "matched",
+        "ok",
         "passed",
         "recommended",
         "right",
@@ -78,6 +79,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
     ),
     # nothing is wrong, and nothing is shown to be right
     "doubt": (
+        "absent",
         "anomalous",
         "cannot tell",
         "consistent",
@@ -105,6 +107,7 @@ _WORDS: dict[Tone, tuple[str, ...]] = {
         "no",
         "not calibrated",
         "not safe",
+        "problem",
         "refused",
         "regression",
         "slower",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +14,12 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_table,
-    stdout_console,
 )
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Seed, pairs
 from trt_workbench.core.settings import shapes as read_shapes
+from trt_workbench.report.tables import Table
 
 
 @handled
@@ -73,25 +72,23 @@ def sanitize_onnx(
 
 
 def _show(document: dict[str, Any]) -> None:
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
     rows = (
-        (name, str(entry["changes"]), "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else ""))
+        (name, entry["changes"], "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else ""))
         for name, entry in document["rewrites"].items()
     )
-    print_table(console, ("rewrite", "changes", "what"), rows)
-    say(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
+    print_table(Table(("rewrite", "changes", "what"), rows))
+    print_line(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
     for finding in document["findings"]:
-        say(f"TensorRT may refuse: {finding}")
+        print_line(f"TensorRT may refuse: {finding}")
     if document["check"] is None:
-        say("Not compared with the original model (--no-check).")
+        print_line("Not compared with the original model (--no-check).")
     else:
         largest = max((entry["max_abs"] for entry in document["check"]["outputs"].values()), default=0.0)
-        say(
+        print_line(
             f"Check passed: largest difference {largest:.3g} on {counted(document['check']['input_sets'], 'set')} of "
             "inputs"
         )
-    say(f"Written: {document['output']}")
+    print_line(f"Written: {document['output']}")
 
 
 def _number(text: str, name: str) -> int:

@@ -11,9 +11,9 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_table,
-    stdout_console,
 )
 from trt_workbench.core.counts import grouped
+from trt_workbench.report.tables import Table
 
 
 @handled
@@ -28,13 +28,12 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
     if as_json:
         print_json({name: asdict(state) for name, state in found.items()})
         return
-    console = stdout_console(quiet=False)
     rows = (
         (name, "yes" if state.ok else "no", ", ".join(" ".join(one) for one in state.versions.items()))
         for name, state in found.items()
     )
-    print_table(console, ("backend", "available", "versions"), rows)
+    print_table(Table(("backend", "available", "versions"), rows))
     lacking = [name for name, state in found.items() if not state.ok]
     alike = grouped(lacking, lambda name: f"{found[name].reason} {found[name].fix}".rstrip())
     for reason, names in alike.items():
-        print_line(console, f"{', '.join(names)}: {reason}")
+        print_line(f"{', '.join(names)}: {reason}")

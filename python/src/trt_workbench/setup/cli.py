@@ -16,9 +16,9 @@ from trt_workbench.console.common import (
     print_line,
     print_table,
     stderr_console,
-    stdout_console,
 )
 from trt_workbench.console.progress import at_stage
+from trt_workbench.report.tables import Table
 from trt_workbench.setup.tensorrt_headers import HEADERS_GIT, PARSER_GIT
 
 
@@ -82,7 +82,7 @@ def setup_tensorrt(
     )
     console = stderr_console()
     with at_stage(lambda: None if console.is_terminal else "Setting up TensorRT"):  # pip draws its own bar
-        result = setup.setup_tensorrt(request, lambda text: print_line(console, text))
+        result = setup.setup_tensorrt(request, lambda text: print_line(text))
     if as_json:
         print_json(_document(result))
     else:
@@ -113,12 +113,12 @@ def _print_result(result: Any) -> None:
 
     from trt_workbench.core.launcher import task
 
-    console = stdout_console(quiet=False)
     document = _document(result)
     parts = ("headers_version", "library_version", "library", "parser", "plugin", "trtexec")
-    print_table(console, ("part", "found"), ((one.replace("_", " "), document[one] or "not found") for one in parts))
+    rows = [(one.replace("_", " "), document[one] or "not found") for one in parts]
+    print_table(Table(("part", "found"), rows))
     for note in result.notes:
-        print_line(console, note)
-    print_line(console, f"{'Set up' if result.changed else 'Already set up'}: {document['root']}")
+        print_line(note)
+    print_line(f"{'Set up' if result.changed else 'Already set up'}: {document['root']}")
     if result.changed:
-        print_line(console, f"Next, build the native core against it: {task('build-native')}.")
+        print_line(f"Next, build the native core against it: {task('build-native')}.")

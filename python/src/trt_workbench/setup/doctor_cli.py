@@ -7,18 +7,15 @@ from typing import cast
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_table, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_table
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import ComponentMissing
-
-_STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
+from trt_workbench.report.tables import Column, Table, verdict
 
 
 @handled
 def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
     """Check this machine: driver, GPU, libraries, backends. Exit code 3 if something does not match."""
-    from rich.markup import escape
-
     from trt_workbench.backends.registry import availabilities
     from trt_workbench.engine.native import examine_core
     from trt_workbench.setup.doctor import DoctorRow, State, examine
@@ -33,12 +30,11 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
     if as_json:
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
     else:
-        rows = []
         alike = grouped(findings, lambda finding: (finding.state, finding.found, finding.fix))
-        for (state, *texts), alike_rows in alike.items():
-            first, *more = alike_rows  # "backend trt, ort-trt": all backends that lack the same
-            component = ", ".join([first.component, *(row.component.removeprefix("backend ") for row in more)])
-            rows.append((component, f"[{_STYLES[state]}]{state}[/]", *map(escape, texts)))
-        print_table(stdout_console(quiet=False), ("component", "state", "found", "fix"), rows)
+        rows = [  # "backend trt, ort-trt": all backends that lack the same
+            (", ".join([first.component, *(row.component.removeprefix("backend ") for row in more)]), state, *texts)
+            for (state, *texts), (first, *more) in alike.items()
+        ]
+        print_table(Table(("component", Column("state", verdict("1")), "found", "fix"), rows))
     if broken:
         raise typer.Exit(ComponentMissing.exit_code)

@@ -16,7 +16,6 @@ from trt_workbench.console.common import (
     print_line,
     say,
     single_command_app,
-    stdout_console,
 )
 
 
@@ -73,9 +72,8 @@ def build_ort(
             commands = [{"step": step.name, "words": list(step.words)} for step in found.steps]
             print_json({"schema_version": 2, "commands": commands, "missing": found.missing})
             return
-        out = stdout_console(quiet=False)
         for step in found.steps:
-            print_line(out, f"# {step.name}\n{shlex.join(step.words)}")
+            print_line(f"# {step.name}\n{shlex.join(step.words)}")
         for part in found.missing:
             say(f"missing: {part}")
         return
@@ -83,7 +81,7 @@ def build_ort(
     if as_json:
         print_json({"schema_version": 2, "product": product, "file": str(place), "installed": install})
     else:
-        print_line(stdout_console(quiet=False), f"{'Installed' if install else 'Built'} the {product}: {place}")
+        print_line(f"{'Installed' if install else 'Built'} the {product}: {place}")
 
 
 def main() -> None:

@@ -14,9 +14,7 @@ from trt_workbench.console.common import (
     note,
     print_json,
     print_line,
-    print_run,
     print_table,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
@@ -69,27 +67,11 @@ def check_contract(
     drawing.end()
 
 
-def _show(found: ContractCheck, directory: Path) -> None:
-    from rich.markup import escape
-
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
+def _show(found: ContractCheck, _directory: Path) -> None:
     where = f"on {found.backend}, {counted(found.chunks, 'chunk')}" if found.backend else "documents only"
-    say(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
+    print_line(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
     if dead := [state.input for state in found.states if not state.live]:
-        say(f"Dead state: {', '.join(dead)}")
-    rows: list[tuple[str, ...]] = []
-    for check in found.checks:
-        worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
-        rows.append((check.name, check.verdict, str(check.cases), worst, escape(check.reason)))
-        rows += [("", "", "", "", escape(str(finding))) for finding in check.findings]
-        if check.findings_left_out:
-            rows.append(("", "", "", "", f"and {check.findings_left_out} more"))
-    print_table(console, ("check", "verdict", "cases", "worst relative L2", "details"), rows)
-    if found.states:
-        said = {True: "yes", False: "no"}
-        states = (
-            (escape(one.input), said[one.live], said[one.declared_dead], escape(one.reason)) for one in found.states
-        )
-        print_table(console, ("state", "live", "declared dead", "observed"), states)
-    print_run(console, directory)
+        print_line(f"Dead state: {', '.join(dead)}")
+    for table in found.tables:
+        if table.rows:
+            print_table(table)

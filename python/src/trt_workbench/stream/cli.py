@@ -15,27 +15,23 @@ from trt_workbench.console.common import (
     kept_if_interrupted,
     note,
     print_line,
-    print_run,
     print_table,
     say,
     say_if_allowed,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
-from trt_workbench.core.counts import counted, decimals, sized
+from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.extensions import part
 from trt_workbench.core.percent import signed
 from trt_workbench.core.settings import Report
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
-from trt_workbench.model.precision import precision_label
+from trt_workbench.report.tables import Table
 from trt_workbench.stream.settings import StreamSettings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trt_workbench.core.spread import Spread
-    from trt_workbench.stream.document import LaneMetrics, StreamMetrics
+    from trt_workbench.stream.document import StreamMetrics
     from trt_workbench.stream.paced_document import Paced
 
 # From so many chunks on, what a runtime takes at first is little compared with what a leak would.
@@ -167,91 +163,46 @@ def show(_metrics: Mapping[str, Any], directory: Path) -> None:
     _show(read_document(directory / "metrics.json", StreamMetrics), directory)
 
 
-def _show(metrics: StreamMetrics, directory: Path) -> None:
+def _show(metrics: StreamMetrics, _directory: Path) -> None:
+    from trt_workbench.stream.document import LANES, fault_matrix
 
-    console = stdout_console(quiet=False)
-    line = partial(print_line, console)
     seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
-    line(f"{counted(metrics.chunks, 'chunk')}{seconds}, {metrics.backend} compared with {metrics.reference['name']}")
-    names = ("lane", "rel. L2", "largest", "growth", "head", "ms", "gates")
-    title = "Compared with the reference: median over chunks, largest, growth exponent"
-    print_table(console, names, map(_row, metrics.lanes), title=title)
+    print_line(
+        f"{counted(metrics.chunks, 'chunk')}{seconds}, {metrics.backend} compared with {metrics.reference['name']}"
+    )
+    print_table(Table(LANES, metrics.lanes, "Compared with the reference, over chunks"))
     for precision, ratio in metrics.closed_over_functional.items():
-        line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
+        print_line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
     if metrics.resident and metrics.chunks >= _LONG:
         grown = metrics.resident
-        line(
+        print_line(
             f"Memory: {sized(grown.last_bytes)}, growing by {grown.bytes_per_chunk:.0f} bytes per chunk "
             f"({grown.low:.0f} to {grown.high:.0f})"
         )
     if metrics.faults:
-        _show_faults(metrics, console)
+        print_table(fault_matrix(metrics.faults))
     for paced in metrics.streams:
-        _show_paced(paced, console)
+        _show_paced(paced)
     if metrics.transcription:
-        part("transcription", "speech", "--transcribe").show_transcribed(metrics.transcription, console)
+        part("transcription", "speech", "--transcribe").show_transcribed(metrics.transcription)
     for failure in metrics.failures:
-        line(f"FAILED {failure}")
-    line(f"{metrics.reach.word().capitalize()}.")
-    print_run(console, directory)
+        print_line(f"FAILED {failure}")
+    print_line(f"{metrics.reach.word().capitalize()}.")
 
 
-def _show_faults(metrics: StreamMetrics, console: Console) -> None:
+def _show_paced(paced: Paced) -> None:
+    from trt_workbench.stream.document import levels
 
-    assert metrics.faults is not None
-    rows = (
-        (one.fault, *_errors(one.lane), _head(one.lane), ", ".join(one.caught_by) or "NOTHING")
-        if one.lane
-        else (one.fault, "-", "-", "-", f"not planted: {one.reason}")
-        for one in metrics.faults.planted
-    )
-    print_table(console, ("planted fault", "rel. L2", "largest", "head", "caught by"), rows, title="Self-test")
-
-
-def _show_paced(paced: Paced, console: Console) -> None:
-
-    line, per_stream = partial(print_line, console), sized(paced.memory_bytes["per_stream"])
-    line(
+    per_stream = sized(paced.memory_bytes["per_stream"])
+    print_line(
         f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} compared with each alone: "
         f"{paced.check.text}"
     )
     if paced.switch:
         costs = ", ".join(f"{kind} {signed(cost, 1)}" for kind, cost in paced.switch.cost.items())
-        line(f"Time of a chunk after one of the other size, compared with one after its own size: {costs}")
+        print_line(f"Time of a chunk after one of the other size, compared with one after its own size: {costs}")
     if not paced.levels:
         return
-    names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "max", "real-time factor", "rows", "within a hop")
-    rows = (
-        (
-            str(one.streams),
-            str(one.chunks),
-            *("-" if time is None else f"{time:.2f}" for time in one.times_ms.values()),
-            f"{one.real_time_factor:.4f}",
-            f"{one.rows_mean:.1f}",
-            one.verdict,
-        )
-        for one in paced.levels
-    )
-    print_table(console, names, rows, title=f"One chunk per stream every {paced.hop_ms:g} ms: latency from due time")
+    print_table(levels(paced))
     place = "on the device" if paced.on_device else "on the host"
-    line(f"{paced.text} A stream's state takes {per_stream}, {place}.")
-
-
-def _row(lane: LaneMetrics) -> tuple[str, ...]:
-    growth = "-" if lane.drift is None else decimals(lane.drift.exponent, 2, "+")
-    failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
-    warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
-    verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
-    ran = precision_label({"precision_ran": lane.precision_ran}) or lane.judged_as
-    computed = "" if ran == lane.precision else f" (computes in {ran})"
-    time = f"{lane.latency_ms['total']['p50']:.2f}" if lane.latency_ms else "-"
-    return lane.name + computed, *_errors(lane), growth, _head(lane), time, verdict
-
-
-def _errors(lane: LaneMetrics) -> tuple[str, str]:
-    found = ["-" if error is None else f"{error:.1e}" for error in (lane.rel_l2_p50, lane.rel_l2_max)]
-    return found[0], found[1]
-
-
-def _head(lane: LaneMetrics) -> str:
-    return ", ".join(f"{share:.4f}" for share in lane.head_agreement.values()) or "-"
+    print_line(f"{paced.text} A stream's state takes {per_stream}, {place}.")

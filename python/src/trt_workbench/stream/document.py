@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.artefacts import Status
+from trt_workbench.core.counts import decimals
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.statistics.summary import Summary
+from trt_workbench.core.percent import share, signed
+from trt_workbench.core.statistics.summary import Summary, claimed
 from trt_workbench.core.verification import Mark
+from trt_workbench.model.precision import precision_label
+from trt_workbench.report.tables import NONE, ROOMY, Cell, Column, Table, at, small, verdict
 from trt_workbench.report.verdict import Reach
 from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.paced_document import Paced
@@ -115,6 +120,174 @@ class Resident(Strict):
     low: float
     high: float
     samples: NonNegativeInt
+
+
+def gates_of(found: Any) -> list[Cell]:
+    """Return what the gates of a lane or a side say: each that did not pass with its reason."""
+    gates = [(at(gate, "gate"), at(gate, "verdict"), at(gate, "text")) for gate in at(found, "gates")]
+    told = [Cell(f"{word}: {name}", soft=text, verdict=word) for name, word, text in gates if word != "passed"]
+    return told or [Cell("passed", verdict="passed") if gates else Cell(NONE)]
+
+
+def _heads(lane: LaneMetrics | None) -> str | None:
+    return ", ".join(f"{part:.4f}" for part in lane.head_agreement.values()) or None if lane else None
+
+
+LANES = (
+    Column("lane", "name"),
+    Column("computes in", lambda lane: precision_label({"precision_ran": lane.precision_ran}, "text"), places=ROOMY),
+    Column("computes in", lambda lane: precision_label({"precision_ran": lane.precision_ran}), places=("terminal",)),
+    Column("limits of", "judged_as", places=ROOMY),
+    Column("relative L2 p50", "rel_l2_p50", form=small, better="lower"),
+    Column("max", "rel_l2_max", form=small, better="lower"),
+    Column(
+        "growth exponent",
+        "drift.exponent",
+        form=partial(decimals, digits=2, plus="+"),
+        interval=lambda lane: lane.drift and (lane.drift.low, lane.drift.high),
+    ),
+    Column("head", _heads),
+    Column("total p50", "latency_ms.total.p50", 3, unit="ms", places=("terminal",)),
+    Column("gates", gates_of),
+)
+TIMES = (
+    Column("lane", "name"),
+    Column("total p50", "latency_ms.total.p50", 3, unit="ms"),
+    Column("p99", lambda lane: claimed(lane.latency_ms["total"], "p99"), 3),
+    Column("max", "latency_ms.total.max", 3),
+    *(Column(f"{part} p50", f"latency_ms.{part}.p50", 3) for part in ("feed", "inference", "state")),
+    Column("first call", "first_call_ms", 1),
+)
+TENSORS = (
+    Column("tensor", "0"),
+    Column("role", lambda one: f"{one[1].role}{', whole numbers' if one[1].kind == 'integer' else ''}"),
+    Column("largest absolute error", "1.abs_max", form=small),
+    Column("p95", "1.abs_p95", form=small),
+    Column("mean", "1.abs_mean", form=small),
+    Column("relative L2 p50", "1.rel_l2_p50", form=small),
+    Column("max", "1.rel_l2_max", form=small),
+    Column("in chunk", "1.rel_l2_max_chunk"),
+    Column("minimum cosine", "1.cosine_min", 9),
+    Column("unequal chunks", "1.unequal_chunks"),
+    Column("non-finite chunks", "1.not_finite_chunks"),
+)
+
+
+_PERCENT, _SIGNED = partial(share, digits=2), partial(signed, digits=2)
+# Of a transcription, which the package of speech makes: pairs of a side and its difference from the reference.
+WORDS = (
+    Column("lane", "0.name"),
+    Column("backend", "0.backend", places=ROOMY),
+    Column("WER", "0.wer.value", form=_PERCENT, better="lower"),
+    Column("95 % interval", "0.wer.ci95", form=_PERCENT),
+    Column("substituted", "0.substitutions", places=ROOMY),
+    Column("deleted", "0.deletions", places=ROOMY),
+    Column("inserted", "0.insertions", places=ROOMY),
+    Column("tokens wrong", "0.token_error_rate.value", form=_PERCENT),
+    Column("WER compared with the reference", "1.wer.value", form=_SIGNED, places=ROOMY),
+    Column("95 % interval", "1.wer.ci95", form=_SIGNED, places=ROOMY),
+    Column("utterances changed", "1.utterances_changed", 0, places=ROOMY),
+    Column("tokens changed", "1.tokens_changed", form=_PERCENT, places=ROOMY),
+    Column("gates", lambda pair: gates_of(pair[0])),
+)
+_PLACES = {True: "device", False: "host"}
+SPEECH_TIMES = (
+    Column("lane", "name"),
+    Column("real-time factor", "real_time_factor", 3),
+    Column("latency of a word p50", "word_latency_ms.p50", 3, unit="ms"),
+    Column("p99", lambda side: (times := at(side, "word_latency_ms")) and claimed(times, "p99"), 3),
+    Column("max", "word_latency_ms.max", 3),
+    Column("encoder's state", lambda side: _PLACES.get(at(side, "state_on_device"))),
+    Column("decoder's state", lambda side: _PLACES.get(at(side, "predictor_on_device"))),
+)
+HEARINGS = (
+    Column("way", "name"),
+    Column("hop", "hop_seconds", 3, unit="s", places=ROOMY),
+    Column("ahead", "ahead_seconds", 3, unit="s", places=ROOMY),
+    Column("WER", "wer.value", form=_PERCENT, better="lower"),
+    Column("95 % interval", "wer.ci95", form=_PERCENT, places=ROOMY),
+    Column("WER compared with the reference", "difference.value", form=_SIGNED),
+    Column("95 % interval", "difference.ci95", form=_SIGNED),
+    Column("utterances changed", "utterances_changed"),
+    Column("a word waits p50", "word_delay_ms.p50", 1, unit="ms"),
+    Column("p99", lambda way: (times := at(way, "word_delay_ms")) and claimed(times, "p99"), 1, places=ROOMY),
+    Column("real-time factor", "real_time_factor", 4),
+)
+CHANGED_TEXTS = (
+    Column("utterance", "utterance"),
+    Column("right", "text"),
+    Column("reference", "reference"),
+    Column("found", "found"),
+    Column("errors", "errors"),
+    Column("reference's", "reference_errors"),
+)
+DECODING_FAULTS = (
+    Column("planted fault", "fault"),
+    Column("what", lambda one: at(one, "reason") or at(one, "text"), places=ROOMY),
+    Column("WER", "wer", form=_PERCENT),
+    Column(
+        "caught",
+        verdict(
+            lambda one: "not planted" if at(one, "wer") is None else "caught" if at(one, "caught") else "missed",
+            "reason",
+        ),
+    ),
+)
+
+
+def levels(paced: Paced) -> Table:
+    """Return the times of each number of streams."""
+    names = list(paced.levels[0].times_ms)
+    columns = [
+        Column("streams", "streams"),
+        Column("chunks", "chunks"),
+        *(Column(name, lambda one, name=name: one.times_ms[name], 3, unit="ms") for name in names),  # type: ignore[misc]
+        Column("within a hop at p99", verdict("verdict")),
+        Column("real-time factor", "real_time_factor", 4),
+        Column("busy", "busy", form=share, places=ROOMY),
+        Column("rows per batch", "rows_mean", 1),
+        Column("max", "rows_max", places=ROOMY),
+        *(
+            Column(f"{part} p50", f"parts_ms.{part}.p50", 3, unit="ms", places=ROOMY)
+            for part in paced.levels[0].parts_ms
+        ),
+    ]
+    return Table(columns, paced.levels, f"One chunk per stream every {paced.hop_ms:g} ms: latency from due time")
+
+
+def fault_matrix(faults: Faults) -> Table:
+    """Return gates as columns and faults as rows: the first failing chunk of each gate that fails."""
+    gates = list(dict.fromkeys(gate.gate for gate in faults.healthy.gates))
+    rows: list[tuple[Any, ...]] = [("none", None, "the same stream without a fault", faults.healthy, [])]
+    rows += [
+        (
+            one.fault,
+            "missed" if one.fault in faults.missed else "caught" if one.lane else None,
+            one.reason or one.text,
+            one.lane,
+            one.caught_by,
+        )
+        for one in faults.planted
+    ]
+    columns = [
+        Column("planted fault", lambda row: [Cell(row[0]), *([Cell(row[1], verdict=row[1])] if row[1] else [])]),
+        *(Column(gate, lambda row, gate=gate: _gate(row, gate), 0, places=ROOMY) for gate in gates),  # type: ignore[misc]
+        Column("relative L2 p50", "3.rel_l2_p50", form=small),
+        Column("max", "3.rel_l2_max", form=small),
+        Column("head", lambda row: _heads(row[3])),
+        Column("caught by", lambda row: ", ".join(row[4]) or None, places=("terminal",)),
+        Column("planted", "2", places=ROOMY),
+    ]
+    return Table(columns, rows, "Planted faults by gate")
+
+
+def _gate(row: Any, name: str) -> Cell:
+    """Return a gate on a row: where it failed, the first chunk, green where that catches a fault."""
+    found = [gate for gate in row[3].gates if gate.gate == name] if row[3] else []
+    if failed := next((gate for gate in found if gate.verdict == "failed"), None):
+        chunk = "\N{MULTIPLICATION X}" if failed.chunk is None else str(failed.chunk)
+        return Cell(chunk, verdict=row[1] or "failed", title=failed.text)
+    return Cell("\N{MIDDLE DOT}", title=found[0].text) if found else Cell(NONE)
 
 
 class StreamMetrics(Strict):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import closing, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
@@ -68,14 +67,13 @@ def make_contract(
     if as_json:
         print_json({"contract": str(output), "undecided": left, "state": document["state"], "concluded": notes})
         return
-    say = partial(print_line, stdout_console(quiet=False))
     for pair in document["state"]:
-        say(f"State: {pair['input']} takes {pair['output']}")
+        print_line(f"State: {pair['input']} takes {pair['output']}")
     if not document["state"]:
-        say("No state was found by names and shapes.")
+        print_line("No state was found by names and shapes.")
     for note in notes:
-        say(note)
+        print_line(note)
     for place, words in left.items():
-        say(f"{place}: {words}")
+        print_line(f"{place}: {words}")
     after = task("check-contract", shlex.quote(str(output)), shlex.quote(str(model)))
-    say(f"Contract: {output} ({counted(len(left), 'TODO')} left). Then run: {after}")
+    print_line(f"Contract: {output} ({counted(len(left), 'TODO')} left). Then run: {after}")

@@ -7,10 +7,23 @@ from typing import Any
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_lines, reader
-from trt_workbench.report.page import small
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.tables import Table, small
 from trt_workbench.report.verdict import Headline
-from trt_workbench.stream.document import ChunkRecord, Faults, StreamMetrics
+from trt_workbench.stream.document import (
+    CHANGED_TEXTS,
+    DECODING_FAULTS,
+    HEARINGS,
+    LANES,
+    SPEECH_TIMES,
+    TENSORS,
+    TIMES,
+    WORDS,
+    ChunkRecord,
+    StreamMetrics,
+    fault_matrix,
+    levels,
+)
 from trt_workbench.stream.plots import write_plots
 
 read = reader("metrics.json", StreamMetrics)
@@ -26,10 +39,21 @@ def view(metrics: StreamMetrics, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides, and draw its `plots/`."""
     records = read_lines(directory / "records.jsonl", ChunkRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
+    words = metrics.transcription or {}
     return {
-        "metrics": metrics,
-        "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
         "plots": plots,
+        "lanes": Table(LANES, metrics.lanes),
+        "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
+        "times": Table(TIMES, [lane for lane in metrics.lanes if lane.latency_ms]),
+        "streams": [(paced, levels(paced) if paced.levels else None) for paced in metrics.streams],
+        "words": Table(WORDS, [(side, words["differences"].get(side["name"])) for side in words.get("sides", ())]),
+        "speech_times": Table(
+            SPEECH_TIMES, [side for side in words.get("sides", ()) if side["real_time_factor"] is not None]
+        ),
+        "hearings": Table(HEARINGS, words.get("ways") or ()),
+        "changes": [(name, Table(CHANGED_TEXTS, texts)) for name, texts in words.get("changes", {}).items() if texts],
+        "decoding_faults": Table(DECODING_FAULTS, words.get("faults") or ()),
+        "tensors": [Table(TENSORS, lane.tensors.items(), f"Tensors: {lane.name}") for lane in metrics.lanes],
     }
 
 
@@ -43,25 +67,3 @@ def _said(metrics: StreamMetrics) -> list[str]:
         allowed = "" if limit is None else f"; the limit is {small(limit)}"
         sentences.append(f"{lane.name}: relative L2 at most {small(lane.rel_l2_max)}{allowed}.")
     return [f"{metrics.reach.word().capitalize()}: {sides}.", *sentences]
-
-
-def fault_matrix(faults: Faults) -> dict[str, Any]:
-    """Return gates as columns and faults as rows; a cell is what the gate found."""
-    gates = list(dict.fromkeys(gate.gate for gate in faults.healthy.gates))
-    rows = [{"fault": "none", "text": "the same stream without a fault", "lane": faults.healthy, "verdict": None}]
-    rows += [
-        {
-            "fault": one.fault,
-            "text": one.reason or one.text,
-            "lane": one.lane,
-            "verdict": "missed" if one.fault in faults.missed else "caught" if one.lane else None,
-        }
-        for one in faults.planted
-    ]
-    for row in rows:
-        found: dict[str, Any] = {}
-        for gate in row["lane"].gates if row["lane"] else ():  # type: ignore[attr-defined]
-            if gate.gate not in found or gate.verdict == "failed":
-                found[gate.gate] = gate
-        row["cells"] = [found.get(gate) for gate in gates]
-    return {"gates": gates, "rows": rows}

@@ -15,10 +15,8 @@ from trt_workbench.console.common import (
     handled,
     interrupted,
     print_line,
-    print_run,
     print_table,
     say,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
@@ -84,30 +82,16 @@ def _show(found: Upgrade, directory: Path) -> None:
 
     from trt_workbench.console.builds import print_builds
     from trt_workbench.core.builds import builds_of
-    from trt_workbench.upgrade.report import headline, named, parts, ratio, sentence
+    from trt_workbench.upgrade.report import headline, models, named, parts
 
-    console = stdout_console(quiet=False)
-    line = partial(print_line, console)
-    line(headline(found))
-    rows = (
-        (
-            one.name,
-            one.outcome,
-            one.before.word,
-            one.after.word if one.after else "-",
-            ratio(one.timed),
-            sentence(one),
-        )
-        for one in found.models
-    )
-    print_table(console, ("model", "outcome", "before", "after", "latency, after/before", "why"), rows)
+    print_line(headline(found))
+    print_table(models(found))
     for group in builds_of(directory):
-        print_builds(console, group)
+        print_builds(group)
     for side, words in ((found.before, "before"), (found.after, "after")):
         if side:
-            line(f"Stack {words}: {named(side)}")
+            print_line(f"Stack {words}: {named(side)}")
     for part in parts(directory, found):
-        line(part)
+        print_line(part)
     if found.after is None:
-        line(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")
-    print_run(console, directory)
+        print_line(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")

@@ -11,11 +11,10 @@ from trt_workbench.core.artefacts import Part, RunDocument, read_environment, ru
 from trt_workbench.core.builds import builds_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
+from trt_workbench.core.percent import limit
+from trt_workbench.report.tables import NONE, ROOMY, Column, Table, at, verdict
 from trt_workbench.report.verdict import Headline
 from trt_workbench.upgrade.document import FAILED, FILE, Outcome, StackSide, Timed, Upgrade, Upgraded, reach
-
-NONE = "\N{EN DASH}"
-
 
 read = reader(FILE, Upgrade)
 
@@ -31,17 +30,45 @@ def view(found: Upgrade, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides."""
     sides = [side for side in (found.before, found.after) if side]
     return {
-        "found": found,
-        "versions": _versions(sides),
+        "table": models(found),
+        "versions": Table(("package", "before", "after")[: 1 + len(sides)], _versions(sides), "Versions"),
         "sides": [named(side) for side in sides],
         "besides": {one.name: [text for text in one.reasons if text not in sentence(one)] for one in found.models},
-        "ratio": ratio,
         "builds": builds_of(directory),
         "parts": parts(directory, found),
-        "scored": any(one.scored for one in found.models),
-        "timed": any(one.timed for one in found.models),
-        "absent": NONE,
     }
+
+
+def models(found: Upgrade) -> Table:
+    """Return what became of each model."""
+    scored, timed = any(one.scored for one in found.models), any(one.timed for one in found.models)
+    columns = [
+        Column("model", "name"),
+        Column("outcome", verdict("outcome")),
+        Column("before", verdict("before.word")),
+        Column("after", verdict("after.word")),
+        Column("shapes", lambda one: (one.after or one.before).shapes, places=ROOMY),
+        Column("largest relative L2", "after.relative_l2", form="{:.1e}".format, places=ROOMY),
+        *(
+            Column(
+                f"score {side}",
+                lambda one, side=side: (row := at(one, f"scored.{side}")) and row.words(row.value),  # type: ignore[misc]
+                4,
+                places=ROOMY,
+            )
+            for side in ("before", "after")
+        ),
+        *(Column(side, f"timed.{side}_ms", 3, unit="ms", places=ROOMY) for side in ("before", "after")),
+        Column("latency, after/before", lambda one: ratio(one.timed), 3),
+        Column("why", sentence, places=("terminal",)),
+    ]
+    notes = [
+        "Each model is verified in both stacks at the same shapes with the same inputs, and compared with what the "
+        "reference of the old stack computed.",
+        *[f"Latencies are medians of processes that took turns; the tolerance is {limit(found.tolerance)}."] * timed,
+        *[f"A loss of score of {found.max_loss} is tolerated, by the upper end of its paired interval."] * scored,
+    ]
+    return Table(columns, found.models, "Models", [" ".join(notes)])
 
 
 def headline(found: Upgrade) -> str:
@@ -107,9 +134,9 @@ def sentence(one: Upgraded) -> str:
     return "" if one.outcome == "safe" else "; ".join(one.reasons[: 1 + bool(one.reduced)])
 
 
-def _versions(sides: list[StackSide]) -> list[tuple[str, list[str]]]:
+def _versions(sides: list[StackSide]) -> list[tuple[str, ...]]:
     """Return the version of everything in each stack, what differs first."""
     names = list(dict.fromkeys(name for side in sides for name in side.versions))
-    rows = [(name, [side.versions.get(name, NONE) for side in sides]) for name in names]
-    rows.append(("Python", [".".join(map(str, side.python)) for side in sides]))
-    return sorted(rows, key=lambda row: len(set(row[1])) == 1)
+    rows = [(name, *(side.versions.get(name, NONE) for side in sides)) for name in names]
+    rows.append(("Python", *(".".join(map(str, side.python)) for side in sides)))
+    return sorted(rows, key=lambda row: len(set(row[1:])) == 1)

@@ -18,12 +18,12 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_run,
+    print_table,
     say,
-    stdout_console,
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.console.progress import waiting
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import Shard, ShardOption
@@ -112,6 +112,7 @@ def verify(
         print_json({**found.document, **parts, "directory": str(directory)})
     else:
         show(found.document, directory)
+        print_run(directory)
         if bisect:
             _show_bisected(bisected, directory)
         if tried:
@@ -166,12 +167,13 @@ def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") 
     """
     from trt_workbench.core.verification import UNDECIDED
     from trt_workbench.verify.outcome import failed_shapes
+    from trt_workbench.verify.report import short
 
     name = Path(document["target"]).name
     if document["failures"]:
         where = f" {document['where']}" if document["where"] else ""
         page = directory / "report.html"
-        raise CheckFailed(f"{name} is wrong{where}: {_short(document['failures'][0])}.{tail} Full report: {page}")
+        raise CheckFailed(f"{name} is wrong{where}: {short(document['failures'][0])}.{tail} Full report: {page}")
     if failed := failed_shapes(document):
         raise DeviceFailure(f"{name} is {document['verdict']} except at {'; '.join(failed)}")
     if unproven := document["unproven"]:
@@ -185,86 +187,54 @@ def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") 
         )
 
 
-def show(document: Mapping[str, Any], directory: Path) -> None:
+def show(document: Mapping[str, Any], _directory: Path) -> None:
     """Print what a run found."""
-    from rich.table import Table
-
-    from trt_workbench.core.percent import share
-    from trt_workbench.verify.report import headline, sentence
+    from trt_workbench.verify.report import headline, outputs, sentence
     from trt_workbench.verify.verdict import in_words, spans
 
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
-    say(headline(document))
-    table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
+    print_line(headline(document))
     rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
     shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)
-    for case, row in shown[:_SHOWN]:
-        found, most = row.get("difference") or {}, (row.get("limits") or {}).get(document["precision"], {})
-        apart, limit = found.get("rel_l2"), most.get("rel_l2")
-        if found.get("changed") and not apart:  # integers and booleans have no relative L2
-            distances = (f"{share(found['changed'])} changed", f"{share(most['changed'])} changed" if most else "-")
-        else:
-            distances = ("-" if apart is None else f"{apart:.2e}", "-" if limit is None else f"{limit:.2e}")
-        table.add_row(
-            case["label"],
-            row.get("output", "-"),
-            row.get("inputs", "-"),
-            row.get("verdict", case["verdict"]),
-            *distances,
-            _short(row["reason"]) if row.get("verdict") == "wrong" else row.get("reason") or case["reason"],
-        )
-    console.print(table)
+    print_table(outputs(document["precision"], shown[:_SHOWN]))
     if len(shown) > _SHOWN:
-        say(f"verify.json has {counted(len(shown) - _SHOWN, 'more row')}.")
+        print_line(f"verify.json has {counted(len(shown) - _SHOWN, 'more row')}.")
     if count := document["cases_unverified"]:
-        say(f"Not verified: {counted(count, 'shape')} that could not be run.")
+        print_line(f"Not verified: {counted(count, 'shape')} that could not be run.")
     if count := document["cases_left"]:
-        say(f"Not tried: {counted(count, 'shape')}, as the time limit or a fault ended the run.")
+        print_line(f"Not tried: {counted(count, 'shape')}, as the time limit or a fault ended the run.")
     if document["sizes"]:
         tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
         again = f" (--seed {document['sizes_seed']} repeats them)" if document["sizes_seed"] else ""
-        say(f"Sizes tried: {tried}{again}.")
+        print_line(f"Sizes tried: {tried}{again}.")
     if document["whole_numbers"]:
-        say(
+        print_line(
             f"Whole numbers tried: {'; '.join(f'{k} {in_words(one)}' for k, one in document['whole_numbers'].items())}."
         )
     for remark in document["remarks"]:
-        say(sentence(remark))
+        print_line(sentence(remark))
     for way in document["ways"]:
         if way["reason"]:
-            say(f"Not verified: {way['way']}: {way['reason']}")
-    print_run(console, directory)
+            print_line(f"Not verified: {way['way']}: {way['reason']}")
 
 
 def _show_bisected(found: Bisected | None, directory: Path) -> None:
-    say = partial(print_line, stdout_console(quiet=False))
     if found is None:
-        say("Nothing is wrong: there is nothing to bisect.")
+        print_line("Nothing is wrong: there is nothing to bisect.")
         return
     if not found.nodes:
-        say(f"Bisection found no wrong part{f' at {found.case}' if found.case else ''}: {found.reason}.")
+        print_line(f"Bisection found no wrong part{f' at {found.case}' if found.case else ''}: {found.reason}.")
         return
     left = "" if found.complete else "; time limit reached, run again with the same --output to continue"
-    say(f"Bisected at {found.case} in {counted(found.trials, 'trial')}, {found.seconds:.0f} s{left}:")
+    print_line(f"Bisected at {found.case} in {counted(found.trials, 'trial')}, {found.seconds:.0f} s{left}:")
     nodes = ", ".join(f"{operator} {name}" for operator, name in zip(found.operators, found.nodes, strict=True))
-    say(f"  smallest {'crashing' if found.crash else 'wrong'} part: {nodes}")
-    say(f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}")
-    say(f"  reproduce: python {directory / 'bisect' / 'reproduce.py'}; bug report: report.md next to it")
-
-
-def _short(reasons: str) -> str:
-    """Return the first of several reasons for a wrong output; the page has all."""
-    first, *more = reasons.split("; ")
-    return f"{first} (and {len(more)} more)" if more else first
+    print_line(f"  smallest {'crashing' if found.crash else 'wrong'} part: {nodes}")
+    print_line(f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}")
+    print_line(f"  reproduce: python {directory / 'bisect' / 'reproduce.py'}; bug report: report.md next to it")
 
 
 def _worst_of_each(rows: list[Pair]) -> list[Pair]:
     """Return of every shape and output the inputs with the largest difference."""
-    worst: dict[tuple[str, str], Pair] = {}
-    for case, row in rows:
-        key = (case["label"], row.get("output", ""))
-        apart = (row.get("difference") or {}).get("rel_l2") or 0.0
-        if key not in worst or apart > ((worst[key][1].get("difference") or {}).get("rel_l2") or 0.0):
-            worst[key] = (case, row)
-    return list(worst.values())
+    alike = grouped(rows, lambda pair: (pair[0]["label"], pair[1].get("output", "")))
+    return [
+        max(mine, key=lambda pair: (pair[1].get("difference") or {}).get("rel_l2") or 0.0) for mine in alike.values()
+    ]

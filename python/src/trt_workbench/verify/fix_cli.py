@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_workbench.console.common import note, print_line, print_table, stdout_console
+from trt_workbench.console.common import note, print_line, print_table
 from trt_workbench.console.progress import waiting
+from trt_workbench.report.tables import Table
 from trt_workbench.verify.settings import FixSettings
 
 if TYPE_CHECKING:
@@ -94,26 +95,16 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
 
 def show_fixed(tried: Fixed, directory: Path) -> None:
     """Print what was tried and what was taken."""
-    console = stdout_console(quiet=False)
-    print_line(console, f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):")
-    rows = (
-        (
-            one.name,
-            one.verdict,
-            _ms(one.milliseconds),
-            "-" if cost is None else f"{cost:.2f}",
-            one.reason.split("; ")[0],
-        )
-        for one in tried.tried
-        for cost in [tried.cost(one)]
-    )
-    print_table(console, ("workaround", "verdict", "latency", "relative to the wrong engine", "why not"), rows)
+    from trt_workbench.verify.report import WORKAROUNDS
+
+    print_line(f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):")
+    print_table(Table(WORKAROUNDS, tried.document()["tried"]))
     if tried.time_over:
-        print_line(console, f"Not tried, time limit reached: {', '.join(tried.left) or 'none'}")
+        print_line(f"Not tried, time limit reached: {', '.join(tried.left) or 'none'}")
     elif tried.left:
-        print_line(console, f"Not tried, as one is correct: {', '.join(tried.left)}")
+        print_line(f"Not tried, as one is correct: {', '.join(tried.left)}")
     if tried.chosen:
-        print_line(console, f"Fixed by {tried.chosen.name}: {directory / FIX}")
+        print_line(f"Fixed by {tried.chosen.name}: {directory / FIX}")
 
 
 def _ms(value: float | None) -> str:

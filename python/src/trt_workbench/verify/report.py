@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.documents import read_document, reader
+from trt_workbench.core.percent import share
 from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.model.precision import precision_label
+from trt_workbench.report.tables import ROOMY, Column, Table, verdict
 from trt_workbench.report.verdict import Headline
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 from trt_workbench.verify.outcome import reach
@@ -26,6 +28,7 @@ _COLOURS = {
 }
 _ORDER = list(_COLOURS)
 _SIDE, _LABEL_CHARACTER = 26, 7
+_FIGURES = ("rel_l2", "max_rel", "changed")
 
 
 read = reader("verify.json", VerifyFindings)
@@ -43,17 +46,97 @@ def answer(document: VerifyFindings) -> Headline:
 def view(document: VerifyFindings, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides."""
     fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
+    part = read_document(bisect, BisectFindings) if bisect.is_file() else None
+    findings = read_document(fix, FixFindings) if fix.is_file() else None
     return {
-        "document": document,
-        "fix": read_document(fix, FixFindings) if fix.is_file() else None,
+        "fix": findings,
         "name": Path(document["target"]).name,
         "grid": grid(document["cases"]),
         "legend": _legend(document["cases"]),
-        "properties": properties(document["cases"]),
-        "worst": worst_differences(document),
+        "workarounds": Table(WORKAROUNDS, findings["tried"]) if findings else None,
+        "properties": Table(PROPERTIES, properties(document["cases"])),
+        "ways": Table(WAYS, document["ways"], "Other ways to run it"),
+        "worst": Table(WORST, worst_differences(document)),
         "unverified": [case for case in document["cases"] if case["verdict"] == "unverified"],
-        "bisected": read_document(bisect, BisectFindings) if bisect.is_file() else None,
+        "bisected": part,
+        "parts": Table(NODES, part["nodes"] if part else ()),
     }
+
+
+WORKAROUNDS = (
+    Column("workaround", "way"),
+    Column("verdict", verdict("verdict")),
+    Column("latency", "latency_ms", 3, unit="ms", better="lower"),
+    Column("relative to the wrong engine", "relative_latency", 2),
+    Column("why not", lambda one: one["reason"] or None, places=ROOMY),
+    Column("why not", lambda one: one["reason"].split("; ")[0], places=("terminal",)),
+)
+NODES = (Column("node", "name"), Column("operator", "operator"))
+PROPERTIES = (
+    Column("property", "name"),
+    Column("held", lambda one: f"{one['held']} of {one['asked']}"),
+    Column("first violation", lambda one: one["broken"] or None),
+)
+WAYS = (
+    Column("way", "way"),
+    Column("shape", "case"),
+    Column(
+        "result",
+        lambda one: (
+            "\n".join(f"{each['output']}: {each['detail']}" for each in one["findings"] if not each["holds"])
+            or one["reason"]
+            or "the same"
+        ),
+    ),
+)
+WORST = (
+    Column("output", "output"),
+    Column("shape", "label"),
+    Column("inputs", "inputs"),
+    Column("relative L2", lambda row: _distance(row["difference"]["rel_l2"], "not finite"), 2),
+    Column("limit", lambda row: _distance(row["limit"]["rel_l2"], "none"), 2),
+    Column("largest element", lambda row: _distance(row["difference"]["max_rel"], "not finite"), 2),
+    Column("limit", lambda row: _distance(row["limit"]["max_rel"], "none"), 2),
+    Column("changed", "difference.changed", form="{:.2e}".format),
+    Column("limit", "limit.changed", form="{:.2e}".format),
+    Column("cosine", "difference.cosine", 6),
+    Column("argmax the same", "difference.argmax_agreement", 4),
+)
+
+
+def _distance(value: float | None, otherwise: str) -> str:
+    return otherwise if value is None else f"{value:.2e}"
+
+
+def short(reasons: str) -> str:
+    """Return the first of several reasons for a wrong output; the page has all."""
+    first, *more = reasons.split("; ")
+    return f"{first} (and {len(more)} more)" if more else first
+
+
+def outputs(precision: str, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Table:
+    """Return outputs at shapes for a terminal: pairs of a case and a row of its outputs, empty where it has none."""
+
+    def apart(row: Mapping[str, Any], found: Mapping[str, Any] | None) -> str | None:
+        difference = row.get("difference") or {}
+        if found and difference.get("changed") and not difference.get("rel_l2"):  # of integers, which have no L2
+            return f"{share(found['changed'])} changed"
+        return None if not found or found.get("rel_l2") is None else f"{found['rel_l2']:.2e}"
+
+    def why(case: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+        reasons: str = row.get("reason") or case["reason"]
+        return short(reasons) if row.get("verdict") == "wrong" else reasons
+
+    columns = (
+        Column("shapes", "0.label"),
+        Column("output", "1.output"),
+        Column("inputs", "1.inputs"),
+        Column("verdict", verdict(lambda pair: pair[1].get("verdict", pair[0]["verdict"]))),
+        Column("relative L2", lambda pair: apart(pair[1], pair[1].get("difference")), 2),
+        Column("explained by precision", lambda pair: apart(pair[1], (pair[1].get("limits") or {}).get(precision)), 2),
+        Column("why", lambda pair: why(*pair)),
+    )
+    return Table(columns, rows)
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -122,28 +205,35 @@ def grid(cases: list[CaseFindings]) -> dict[str, Any]:
 
 def properties(cases: list[CaseFindings]) -> list[dict[str, Any]]:
     """Return for each property at how many shapes and outputs it was asked, held, and the first that broke it."""
-    found: dict[str, dict[str, Any]] = {}
-    for case, row in _rows(cases):
-        for one in row["properties"]:
-            entry = found.setdefault(one["property"], {"name": one["property"], "asked": 0, "held": 0, "broken": ""})
-            entry["asked"] += 1
-            entry["held"] += one["holds"]
-            if not one["holds"] and not entry["broken"]:
-                entry["broken"] = f"{case['label']}, {row['output']}: {one['detail']}"
-    return list(found.values())
+    every = [(case, row, one) for case, row in _rows(cases) for one in row["properties"]]
+    return [
+        {
+            "name": name,
+            "asked": len(mine),
+            "held": sum(one["holds"] for _, _, one in mine),
+            "broken": next(
+                (f"{case['label']}, {row['output']}: {one['detail']}" for case, row, one in mine if not one["holds"]),
+                "",
+            ),
+        }
+        for name, mine in grouped(every, lambda triple: triple[2]["property"]).items()
+    ]
 
 
 def worst_differences(document: VerifyFindings) -> list[dict[str, Any]]:
     """Return for each output the row with the largest difference in relation to its limit."""
-    worst: dict[str, tuple[float, dict[str, Any]]] = {}
-    for case, row in _rows(document["cases"]):
-        limit, difference = (row.get("limits") or {}).get(document["precision"]), row.get("difference")
-        if not limit or not difference:
-            continue
-        share = share_of_limit((difference[key], limit[key]) for key in ("rel_l2", "max_rel", "changed"))
-        if row["output"] not in worst or share > worst[row["output"]][0]:
-            worst[row["output"]] = (share, {**row, "label": case["label"], "limit": limit, "share": share})
-    return [row for _, row in worst.values()]
+    limited = [
+        {
+            **row,
+            "label": case["label"],
+            "limit": limit,
+            "share": share_of_limit((apart[key], limit[key]) for key in _FIGURES),
+        }
+        for case, row in _rows(document["cases"])
+        for limit, apart in [((row.get("limits") or {}).get(document["precision"]), row.get("difference"))]
+        if limit and apart
+    ]
+    return [max(mine, key=lambda row: row["share"]) for mine in grouped(limited, lambda row: row["output"]).values()]
 
 
 def _rows(cases: list[CaseFindings]) -> Iterator[tuple[CaseFindings, OutputFindings]]:

@@ -6,12 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import interrupted, note, print_line, print_run, print_table, say, stdout_console
+from trt_workbench.console.common import interrupted, note, print_line, print_table, say
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard import exclude_each_other
+from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
     from trt_workbench.core.shard import Shard
@@ -177,42 +178,31 @@ def _spread(request: CocoRequest, output: Path | None, numbers: tuple[int, ...])
     )
 
 
-def show(metrics: dict[str, Any], directory: Path) -> None:
+def show(metrics: dict[str, Any], _directory: Path) -> None:
     """Print the scores and times of a run."""
-    from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few
+    from trt_workbench.core.statistics.summary import DRAWN, too_few
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
+    from trt_workbench.vision.document import TIMES, figures_of
     from trt_workbench.vision.operating import in_words
     from trt_workbench.vision.tasks.registry import task_of
 
-    console = stdout_console(quiet=False)
     mark = metrics["verification"]
     for sentence in let_through([mark]):
-        print_line(console, sentence)
+        print_line(sentence)
     task = task_of(metrics["model"]["task"])
-    rows = (
-        (name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-")
-        for name in task.figures
-        for value, ends in [(metrics[name], metrics[f"{name}_ci95"])]
-    )
-    print_table(console, ("metric", "value", "95 % interval"), rows, title=f"{task.rules} metrics")
-    print_line(console, f"95 % intervals: {DRAWN.format(unit='images')}.")
+    print_table(figures_of(metrics, task.figures, f"{task.rules} metrics"))
+    print_line(f"95 % intervals: {DRAWN.format(unit='images')}.")
     if at := in_words(metrics):
-        print_line(console, at)
+        print_line(at)
     if metrics["latency_ms"]:
-        columns = ("mean", "p50", "p90", "p99", "max")
-        stages = (
-            (stage, *("-" if time is None else f"{time:.2f}" for time in (claimed(one, column) for column in columns)))
-            for stage, one in metrics["latency_ms"].items()
-        )
-        print_table(console, ("stage", *columns), stages, title="Latency per image, ms")
-        if few := too_few(metrics["latency_ms"]["total"], columns, "images"):
-            print_line(console, f"note: {few}.")
+        print_table(Table(TIMES, metrics["latency_ms"].items(), "Latency per image, ms"))
+        if few := too_few(metrics["latency_ms"]["total"], ("p50", "p90", "p99"), "images"):
+            print_line(f"note: {few}.")
     if ran := precision_label(metrics, "text"):
-        print_line(console, f"Precision: {ran} (requested: {metrics['settings']['precision']})")
+        print_line(f"Precision: {ran} (requested: {metrics['settings']['precision']})")
     speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
     if mark:
-        print_line(console, f"Engine: {mark['text']}")
+        print_line(f"Engine: {mark['text']}")
     found = "" if task.of_images else f", {counted(metrics['detections'], 'detection')}"
-    print_line(console, f"{counted(metrics['images'], 'image')}{speed}{found}")
-    print_run(console, directory)
+    print_line(f"{counted(metrics['images'], 'image')}{speed}{found}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, FiniteFloat, NonNegativeInt, with_config
@@ -10,8 +10,9 @@ from typing_extensions import TypedDict
 
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.documents import having
-from trt_workbench.core.statistics.summary import Summary
+from trt_workbench.core.statistics.summary import Summary, claimed
 from trt_workbench.core.verification import Mark
+from trt_workbench.report.tables import EVERYWHERE, ROOMY, Column, Table
 
 
 class RunLengths(TypedDict):
@@ -129,6 +130,28 @@ class ClassScores(AtThreshold, _intervals(OPERATING)):  # type: ignore[misc]
     AP50: Figure
     ground_truths: NonNegativeInt
     detections: NonNegativeInt
+
+
+def figures_of(metrics: Mapping[str, Any], meanings: Mapping[str, str], title: str = "") -> Table:
+    """Return figures with their intervals and meanings."""
+    columns = (
+        Column("metric", "0"),
+        Column("value", lambda row: metrics.get(row[0]), 4),
+        Column("95 % interval", lambda row: metrics.get(f"{row[0]}_ci95"), 4),
+        Column("meaning", "1", places=ROOMY),
+    )
+    return Table(columns, meanings.items(), title)
+
+
+# Percentiles of few samples cannot be claimed.
+_COLUMNS = (("mean", EVERYWHERE), ("p50", EVERYWHERE), ("p90", EVERYWHERE), ("p95", ROOMY), ("p99", EVERYWHERE))
+TIMES = (
+    Column("stage", "0"),
+    *(
+        Column(name, lambda row, name=name: claimed(row[1], name), 2, better="lower", places=places)  # type: ignore[misc]
+        for name, places in (*_COLUMNS, ("min", ROOMY), ("max", EVERYWHERE))
+    ),
+)
 
 
 class Fault(TypedDict):

@@ -19,18 +19,16 @@ from trt_workbench.console.common import (
     print_table,
     say,
     say_if_allowed,
-    stdout_console,
 )
 from trt_workbench.console.progress import at_stage, progress_bar
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.errors import INTERRUPTED
 from trt_workbench.core.settings import Setting
 from trt_workbench.model.precision import precision_label
+from trt_workbench.report.tables import Table
 from trt_workbench.vision.settings import PredictSettings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trt_workbench.vision.document import Prediction
     from trt_workbench.vision.predict import PredictRequest
 
@@ -97,48 +95,42 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
 
 
 def _show(document: Prediction, directory: Path) -> None:
-    from rich.markup import escape
-
     from trt_workbench.verify import let_through
     from trt_workbench.vision.tasks.registry import task_of
 
-    console = stdout_console(quiet=False)
     for sentence in let_through([document["verification"]]):
-        print_line(console, sentence)
+        print_line(sentence)
     of_images = task_of(document["model"]["task"]).of_images
     if of_images:
-        _show_ranked(console, directory, document["images"])
-    counts = ((escape(name), str(count)) for name, count in document["by_class"].items())
-    print_table(console, ("class", "images" if of_images else "found"), counts)
-    print_line(console, f"Precision: {precision_label(document, 'text') or 'unknown'}")
+        _show_ranked(directory, document["images"])
+    print_table(Table(("class", "images" if of_images else "found"), document["by_class"].items()))
+    print_line(f"Precision: {precision_label(document, 'text') or 'unknown'}")
     bare, least = document["images_without"], document["settings"]["conf"]
     without = f" ({bare} without objects at --conf {least})" if bare else ""
     objects = "" if of_images else f"Objects: {document['detections']}; "
-    print_line(console, f"{objects}images: {document['images']}{without}".capitalize())
+    print_line(f"{objects}images: {document['images']}{without}".capitalize())
     if document["latency_ms"]:
         median = document["latency_ms"]["detect"]["p50"]
-        print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to result)")
-    print_line(console, f"Detections: {directory / 'detections.jsonl'}")
+        print_line(f"Time per image: {median:.2f} ms (median, from decoded image to result)")
+    print_line(f"Detections: {directory / 'detections.jsonl'}")
     if (directory / PICTURES).is_dir():
-        print_line(console, f"Pictures: {directory / PICTURES}")
+        print_line(f"Pictures: {directory / PICTURES}")
 
 
-def _show_ranked(console: Console, directory: Path, images: int) -> None:
+def _show_ranked(directory: Path, images: int) -> None:
     """Print the classes of the first images, the best first."""
-    from rich.markup import escape
-
     from trt_workbench.core.documents import read_lines
     from trt_workbench.vision.document import DetectionRecord
 
-    shown: dict[tuple[str, int | None], list[str]] = {}
-    for line in read_lines(directory / "detections.jsonl", DetectionRecord):
-        key = (line["image"], line["frame"])
-        if key not in shown and len(shown) == _SHOWN:
-            break
-        shown.setdefault(key, []).append(f"{escape(line['class_name'])} {line['score']:.3f}")
-    more = f", first {_SHOWN} of {images}" if images > len(shown) else ""
-    rows = (
-        (escape(Path(image).name) + ("" if frame is None else f" {frame}"), ", ".join(found))
-        for (image, frame), found in shown.items()
+    found = grouped(
+        read_lines(directory / "detections.jsonl", DetectionRecord), lambda one: (one["image"], one["frame"])
     )
-    print_table(console, ("image", "classes"), rows, title=f"Best classes{more}")
+    more = f", first {_SHOWN} of {images}" if images > _SHOWN else ""
+    rows = [
+        (
+            Path(image).name + ("" if frame is None else f" {frame}"),
+            ", ".join(f"{one['class_name']} {one['score']:.3f}" for one in mine),
+        )
+        for (image, frame), mine in list(found.items())[:_SHOWN]
+    ]
+    print_table(Table(("image", "classes"), rows, f"Best classes{more}"))

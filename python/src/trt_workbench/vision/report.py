@@ -9,8 +9,8 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import DRAWN, too_few
-from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.tables import Column, Table
 from trt_workbench.report.verdict import Headline
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
@@ -18,7 +18,9 @@ from trt_workbench.vision.document import (
     LEAST_ANNOTATIONS,
     OPERATING,
     STAGES,
+    TIMES,
     CocoMetrics,
+    figures_of,
 )
 from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.gallery import build_faults, build_gallery
@@ -28,7 +30,7 @@ from trt_workbench.vision.tasks.registry import task_in
 
 _CARDS = 3  # figures of a measure on top of the page
 _MOST_CLASSES = 1000  # in the table
-_LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
+_PERCENTILES = ("p50", "p90", "p95", "p99")
 
 
 read = reader("metrics.json", CocoMetrics)
@@ -44,32 +46,32 @@ def answer(metrics: CocoMetrics) -> Headline:
 def view(metrics: CocoMetrics, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides, and draw its `plots/`."""
     run = read_artefacts(directory, metrics)
-    latency = _latency_table(run)
-    folder = plots_folder(directory)
+    folder, few = plots_folder(directory), ""
     threshold = run.metrics["settings"].get("threshold", run.confusion["score_threshold"])
     plots = write_plots(run, threshold, folder)
-    gallery = build_gallery(run, folder / "gallery")
+    gallery, faults = build_gallery(run, folder / "gallery"), build_faults(run, folder / "gallery")
+    if latency := run.metrics["latency_ms"]:
+        few = too_few(latency["total"], _PERCENTILES, "images")
     return {
         "metrics": run.metrics,
-        "evidence": evidence_from(directory),
-        "figures": run.task.figures,
+        "figures": figures_of(run.metrics, run.task.figures),
         "of": run.task.measures[-1].words,
-        "operating": OPERATING if "f1" in run.metrics else {},
+        "operating": figures_of(run.metrics, OPERATING if "f1" in run.metrics else {}),
         "operating_of": run.task.measures[0].words,
         "threshold": threshold,
         "kinds": KINDS,
         "rules": run.task.rules,
         "decided_by": run.task.decided_by,
-        "by_class": [[f"{one.prefix}{name}" for name in one.main] for one in run.task.measures],
         "classes": _classes(run),
+        "probe": _probe(run),
         "cards": [f"{one.prefix}{name}" for one in run.task.measures[::-1] for name in [*one.figures][:_CARDS]],
         "drawn": DRAWN.format(unit="images"),
-        "latency": latency,
-        "latency_columns": _LATENCY_COLUMNS,
-        "few": too_few(latency[0], _LATENCY_COLUMNS, "images") if latency else "",
+        "latency": Table(TIMES, [(stage, latency[stage]) for stage in (*STAGES, "total")] if latency else ()),
+        "few": few,
         "plots": plots,
         "gallery": gallery,
-        "faults": build_faults(run, folder / "gallery"),
+        "faults": faults,
+        "counts": Table((Column("annotations", "0.fault"), Column("count", "0.count")), faults),
     }
 
 
@@ -128,19 +130,40 @@ def summarise(metrics: CocoMetrics) -> list[str]:
     return sentences
 
 
-def _classes(run: CocoArtefacts) -> list[dict[str, Any]]:
-    """Return the classes of the table: of very many the weakest."""
+def _classes(run: CocoArtefacts) -> Table:
+    """Return the classes: of very many the weakest."""
     rows, name = cast("list[dict[str, Any]]", run.metrics["per_class"]), run.task.decided_by
-    if len(rows) <= _MOST_CLASSES:
-        return rows
-    return sorted(rows, key=lambda row: (row[name] is None, row[name] or 0.0))[:_MOST_CLASSES]
+    weakest = sorted(rows, key=lambda row: (row[name] is None, row[name] or 0.0))[:_MOST_CLASSES]
+    columns = [
+        column
+        for one in run.task.measures
+        for main, second in [[f"{one.prefix}{name}" for name in one.main]]
+        for column in (Column(main, main, 4), Column("95 % interval", f"{main}_ci95", 4), Column(second, second, 4))
+    ]
+    if "f1" in run.metrics:
+        columns += [Column("F1", "f1", 3), Column("precision", "precision", 3), Column("recall", "recall", 3)]
+        columns.append(Column("best F1 at", "best_f1_threshold", 3))
+    columns += [Column("annotations", "ground_truths", 0), Column("detections", "detections", 0)]
+    few = f"The weakest {len(weakest)} of {len(rows)} classes; metrics.json has all."
+    cut = len(weakest) < len(rows)
+    return Table([Column("class", "name"), *columns], weakest if cut else rows, notes=[few] * cut)
+
+
+def _probe(run: CocoArtefacts) -> Table:
+    """Return how preparing the images in other ways scores."""
+    probe, main = run.metrics.get("probe"), run.task.measures[0]
+    name = f"{main.prefix}{main.main[0]}"
+    columns = [
+        *(Column(one.replace("_", " "), one) for one in (probe or {"chosen": ()})["chosen"]),
+        Column(name, name, 4),
+        Column("behind the best, 95 % interval", lambda way: way["behind_ci95"] or way["reason"] or None, 4),
+    ]
+    images = counted(len(probe["images"]), "image") if probe else ""
+    note = f"On {images} that are not scored. The first row was taken, as it is clear of all others."
+    title = "How images are prepared: what was tried"
+    return Table(columns, probe["ways"] if probe else (), title, [note])
 
 
 def _speed(metrics: CocoMetrics) -> str:
     speed = metrics["images_per_s"]
     return "" if speed is None else f", evaluated at {speed:.1f} images/s"
-
-
-def _latency_table(run: CocoArtefacts) -> list[dict[str, Any]]:
-    stages = (*STAGES, "total")
-    return [{"stage": stage, **latency[stage]} for stage in stages] if (latency := run.metrics["latency_ms"]) else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.settings import names
 
@@ -60,7 +60,7 @@ def submit(
         print_json({"files": [*map(str, written)], "runs": [*map(str, runs)]})
     else:
         for directory in runs:
-            print_line(stdout_console(quiet=False), f"Merged run: {directory}")
+            print_line(f"Merged run: {directory}")
         if runs[1:]:
             say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {arrays[0].base / 'overview'}")
     for _, require_gate in made:
@@ -86,7 +86,6 @@ def _show(scheduler: Scheduler, arrays: list[JobArray], written: list[Path], *, 
     if as_json:
         print_json({"files": [*map(str, written)], "run": commands, "merge": after})
         return
-    console = stdout_console(quiet=False)
     for title, lines in (("Written", [*map(str, written)]), ("Run", commands), ("Merge", after)):
         for line in lines:
-            print_line(console, f"{title}: {line}")
+            print_line(f"{title}: {line}")

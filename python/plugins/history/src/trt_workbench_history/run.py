@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Literal
 
 from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_environment, run_document
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, decimals
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.machines import facts
 from trt_workbench.core.shard_files import SHARD
-from trt_workbench.overview.runs import RunAnswer, run_answer
-from trt_workbench.report.page import is_our_page, render
+from trt_workbench.overview.runs import RunAnswer, run_answer, run_tables
+from trt_workbench.report.page import is_our_page, moment, render
 from trt_workbench.report.reports import REPORTS
 from trt_workbench.report.sparkline import Spot, sparkline
 from trt_workbench.report.style import file_stem, plots_folder
+from trt_workbench.report.tables import Cell, Column, Table
 from trt_workbench.report.verdict import NOTHING, Reach
 from trt_workbench_history.changes import ChangePoint, can_tell, change_points
 from trt_workbench_history.curves import draw_series
@@ -142,14 +143,40 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
     write_json(document, history, over=anything)
     values = {
         "history": history,
+        "table": _table(history.series),
         "plots": plots,
         "said": _said(history),
         "verdict": _verdict(history),
-        "folder": output,
-        "spark": _curve,
+        "runs": run_tables(history.answers, output),
     }
     write_text(page, render(Path(__file__).with_name("history.html.j2"), **values), over=anything)
     return page
+
+
+def _table(series: Sequence[HistorySeries]) -> Table:
+    """Return every figure, run after run; the machine where there are several."""
+    several = len({one.machine for one in series}) > 1
+    columns = [
+        Column("what", lambda one: f"{one.command} {one.name}"),
+        Column("run after run", lambda one: Cell(drawn=_curve(one)), places=("page",)),
+        Column("first", lambda one: f"{one.points[0].value:.5g} {one.unit}", 0),
+        Column("last", lambda one: f"{one.points[-1].value:.5g} {one.unit}", 0),
+        Column(
+            "last / first", lambda one: one.points[-1].value / one.points[0].value if one.points[0].value else None, 3
+        ),
+        Column("runs", lambda one: len(one.points), 0),
+        Column("changes", lambda one: [cell for change in one.changes for cell in _told(change)]),
+        *([Column("machine", "machine")] if several else []),
+    ]
+    return Table(columns, series)
+
+
+def _told(change: HistoryChange) -> tuple[Cell, Cell]:
+    commit = f", {change.commit}" if change.commit else ""
+    ends = " to ".join(decimals(end, 3) for end in (change.low, change.high))
+    doubts = ("" if change.confirmed else ", not confirmed") + (", another model file" if change.model_changed else "")
+    text = f"on {moment(change.started_at)}{commit}: {decimals(change.ratio, 3)} ({ends}){doubts}"
+    return Cell(change.outcome, verdict=change.outcome), Cell(text)
 
 
 def left_out(page: Path) -> list[str]:
@@ -184,14 +211,14 @@ def _gather(folder: Path) -> _Gathered:
             if run.command not in REPORTS:  # which says nothing that could stand on the page
                 continue
             environment = read_environment(directory)
-            moment = datetime.datetime.fromisoformat(run.started_at)
+            began = datetime.datetime.fromisoformat(run.started_at)
             with foreign_files(directory):
                 machine, answer = _machine(environment), run_answer(directory, run, environment)
                 figures = [*READERS[run.command](directory)] if run.command in READERS else []
         except (UsageProblem, ValueError) as error:
             found.left_out.append(str(error))
             continue
-        if moment > datetime.datetime.now(datetime.UTC):
+        if began > datetime.datetime.now(datetime.UTC):
             found.left_out.append(f"The run starts in the future; the clock of its machine is wrong: {directory}")
             continue
         found.answers.append(answer)

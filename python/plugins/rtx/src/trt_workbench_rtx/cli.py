@@ -15,16 +15,15 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     print_line,
-    print_run,
     print_table,
-    stdout_console,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.options import spelled
 from trt_workbench.console.progress import waiting
-from trt_workbench.core.counts import mebibytes, sized
+from trt_workbench.core.counts import sized
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
+from trt_workbench.report.tables import Table
 from trt_workbench_rtx.cards import TIME_LIMIT_S
 
 if TYPE_CHECKING:
@@ -91,27 +90,14 @@ def check_target(
     drawing.end()
 
 
-def _show(found: TargetCheck, directory: Path) -> None:
+def _show(found: TargetCheck, _directory: Path) -> None:
+    from trt_workbench_rtx.report import TARGETS
 
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
-    say(f"{Path(found.model).name}: {sized(found.model_size_bytes)}, {found.graph_precision['text']}")
-    rows = (
-        (
-            one.name,
-            one.outcome,
-            "-" if one.engine_size_bytes is None else mebibytes(one.engine_size_bytes),
-            str(one.layers or "-"),
-            one.precision["text"] if one.precision else "-",
-            "-" if one.build_s is None else f"{one.build_s:.1f}",
-        )
-        for one in found.targets
-    )
-    print_table(console, ("architecture", "outcome", "engine, MiB", "layers", "computes in", "seconds"), rows)
+    print_line(f"{Path(found.model).name}: {sized(found.model_size_bytes)}, {found.graph_precision['text']}")
+    print_table(Table(TARGETS, found.targets))
     for one in found.targets:
         if one.reason:
-            say(f"{one.name}: {one.reason}")
+            print_line(f"{one.name}: {one.reason}")
     for text in found.notes:
-        say(text)
-    say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")
-    print_run(console, directory)
+        print_line(text)
+    print_line(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import mebibytes
 from trt_workbench.core.documents import read_document, reader
+from trt_workbench.report.tables import ROOMY, Column, Table, verdict
 from trt_workbench.report.verdict import Headline
 from trt_workbench_rtx.document import TargetCheck, TargetLayers
-from trt_workbench_rtx.layers import BuiltLayer, BuiltTensor
+from trt_workbench_rtx.layers import BuiltTensor
 
 read = reader("check-target.json", TargetCheck)
 
@@ -19,15 +21,36 @@ def answer(check: TargetCheck) -> Headline:
     return Headline(_said(check), check.reach.word("built"))
 
 
+TARGETS = (
+    Column("architecture", "name"),
+    Column("outcome", verdict("outcome")),
+    Column("engine", "engine_size_bytes", form=mebibytes, unit="MiB"),
+    Column("layers", lambda one: one.layers or None, 0),
+    Column("layers that multiply compute in", "precision.text"),
+    Column("seconds", "build_s", 1),
+    Column("why not", lambda one: one.reason or None, places=ROOMY),
+)
+LAYERS = (
+    Column("layer", "name"),
+    Column("kind", "kind"),
+    Column("reads", lambda layer: _types(layer.inputs)),
+    Column("constants", lambda layer: _types(layer.constants)),
+    Column("writes", lambda layer: _types(layer.outputs)),
+    Column("ONNX nodes", lambda layer: ", ".join(layer.nodes)),
+)
+
+
 def view(check: TargetCheck, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides."""
     layers = read_document(directory / "layers.json", TargetLayers).layers
     return {
-        "check": check,
         "name": Path(check.model).name,
         "built": sum(target.outcome == "built" for target in check.targets),
         "largest": max((target.engine_size_bytes or 0 for target in check.targets), default=0),
-        "layers": {sm: rows(built) for sm, built in layers.items()},
+        "targets": Table(TARGETS, check.targets, "Architectures"),
+        "layers": {
+            sm: Table(LAYERS, [one for one in built if one.inputs or one.outputs]) for sm, built in layers.items()
+        },
     }
 
 
@@ -39,22 +62,6 @@ def _said(check: TargetCheck) -> list[str]:
     ]
     names = f" ({', '.join(built)})" if built and others else ""
     return [f"Built for {len(built)} of {len(check.targets)} architectures{names}", *others]
-
-
-def rows(layers: Sequence[BuiltLayer]) -> list[dict[str, str]]:
-    """Return what the page shows of every layer that reads or writes something."""
-    return [
-        {
-            "name": layer.name,
-            "kind": layer.kind,
-            "inputs": _types(layer.inputs),
-            "constants": _types(layer.constants),
-            "outputs": _types(layer.outputs),
-            "nodes": ", ".join(layer.nodes),
-        }
-        for layer in layers
-        if layer.inputs or layer.outputs
-    ]
 
 
 def _types(tensors: Sequence[BuiltTensor]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_workbench.backends.preparation import Preparation
@@ -14,9 +13,9 @@ from trt_workbench.console.common import (
     print_line,
     print_table,
     say_if_allowed,
-    stdout_console,
 )
 from trt_workbench.core.counts import counted
+from trt_workbench.report.tables import Table
 from trt_workbench_serving.settings import TritonSettings
 
 if TYPE_CHECKING:
@@ -47,19 +46,17 @@ def export_triton(
 
 
 def _show(made: ExportedRepository) -> None:
-    console = stdout_console(quiet=False)
-    say = partial(print_line, console)
     rows = (
         (
             name,
             config.get("backend") or config["platform"],
-            str(config["max_batch_size"]),
+            config["max_batch_size"],
             *(", ".join(one["name"] for one in config[side]) for side in ("input", "output")),
         )
         for name, config in made.models.items()
     )
-    print_table(console, ("model", "executed by", "most rows", "inputs", "outputs"), rows)
+    print_table(Table(("model", "executed by", "most rows", "inputs", "outputs"), rows))
     for note in made.notes:
-        say(note)
-    say(f"{counted(len(made.models), 'model')}, and an example of a client: {made.client}")
-    say(f"Start it: tritonserver --model-repository={made.repository.resolve()}")
+        print_line(note)
+    print_line(f"{counted(len(made.models), 'model')}, and an example of a client: {made.client}")
+    print_line(f"Start it: tritonserver --model-repository={made.repository.resolve()}")

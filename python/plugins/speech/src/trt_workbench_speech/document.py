@@ -13,11 +13,13 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share, signed
 from trt_workbench.core.statistics.summary import Summary, claimed
+from trt_workbench.report.tables import Table
+from trt_workbench.stream.document import DECODING_FAULTS, HEARINGS, WORDS
 from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.transcribe.error_rate import Score
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 _SHOWN = 3
 
@@ -166,51 +168,26 @@ class TranscriptRecord(Strict):
     errors: dict[str, NonNegativeInt]
 
 
-def show_transcribed(document: Mapping[str, Any], console: Console) -> None:
+def show_transcribed(document: Mapping[str, Any]) -> None:
     """Print a `Transcribed`: error rates by side, differences, the first texts that changed, and planted faults."""
     found = Transcribed.model_validate(document)
-    line = partial(print_line, console)
     said = f"{counted(found.utterances, 'utterance')}, {counted(found.words, 'word')}, {found.audio_seconds:.0f} s"
-    heads: tuple[str, ...] = ("lane", "WER", "95 % interval", "tokens wrong", "gates")
-    print_table(console, heads, map(_row, found.sides), title=f"Word error rate: {said}")
+    pairs = [(side, found.differences.get(side.name)) for side in found.sides]
+    print_table(Table(WORDS, pairs, f"Word error rate: {said}"))
     for side in found.sides:
-        line(_speed(side, found.at_once))
+        print_line(_speed(side, found.at_once))
     if found.ways:
-        heads = ("also heard as", "WER", "more than the reference", "changed", "a word waits, ms", "real-time factor")
-        print_table(console, heads, map(_way, found.ways))
+        print_table(Table(HEARINGS, found.ways, "The same audio heard in other ways"))
     for name, one in found.differences.items():
-        line(
+        print_line(
             f"{name}: WER {_difference(one.wer.value)}{_interval(one.wer, ' ({} to {})', _difference)} compared "
             f"with the reference; {counted(one.utterances_changed, 'utterance')} changed"
         )
         for change in found.changes[name][:_SHOWN]:
-            line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
+            print_line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
     if found.faults:
         title = f"Self-test of decoding; WER without a fault: {_percent(found.faults_wer or 0.0)}"
-        rows = (
-            (one.fault, "-", f"not planted: {one.reason}")
-            if one.wer is None
-            else (one.fault, _percent(one.wer), "yes" if one.caught else "NO")
-            for one in found.faults
-        )
-        print_table(console, ("planted fault", "WER", "caught"), rows, title=title)
-
-
-def _row(side: Side) -> tuple[str, ...]:
-    failed = ", ".join(gate.gate for gate in side.gates if gate.verdict == "failed")
-    return (
-        side.name,
-        _percent(side.wer.value),
-        _interval(side.wer, "{} to {}", _percent) or "-",
-        _percent(side.token_error_rate.value),
-        "-" if not side.gates else f"FAILED: {failed}" if failed else "passed",
-    )
-
-
-def _way(way: OtherHearing) -> tuple[str, ...]:
-    more = _difference(way.difference.value) + _interval(way.difference, " ({} to {})", _difference)
-    waits = "-" if way.word_delay_ms is None else f"{way.word_delay_ms['p50']:.0f}"
-    return way.name, _percent(way.wer.value), more, str(way.utterances_changed), waits, f"{way.real_time_factor:.4f}"
+        print_table(Table(DECODING_FAULTS, found.faults, title))
 
 
 def _speed(side: Side, at_once: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from trt_workbench.core.documents import Strict
+from trt_workbench.report.tables import NONE, ROOMY, Column, Table, small, verdict
 from trt_workbench.report.verdict import Reach
 
 Verdict = Literal["passed", "failed", "not checked"]
@@ -54,6 +55,12 @@ class Check(Strict):
     findings: tuple[ContractViolation, ...] = ()
     findings_left_out: int = 0
 
+    @property
+    def details(self) -> str:
+        """The reason and the findings, a line each."""
+        more = [f"and {self.findings_left_out} more"] if self.findings_left_out else []
+        return "\n".join(filter(None, [self.reason, *map(str, self.findings), *more]))
+
 
 class StateFact(Strict):
     """Whether a state carries something from one chunk to later outputs.
@@ -71,6 +78,22 @@ class StateFact(Strict):
     live: bool
     declared_dead: bool
     reason: str
+
+
+CHECKS = (
+    Column("check", "name"),
+    Column("verdict", verdict("verdict")),
+    Column("cases", "cases"),
+    Column("worst relative L2", "worst_rel_l2", form=small),
+    Column("details", "details"),
+)
+STATES = (
+    Column("input", "input"),
+    Column("output", "output", places=ROOMY),
+    Column("live", "live"),
+    Column("declared dead", "declared_dead"),
+    Column("observed", "reason"),
+)
 
 
 class ContractCheck(Strict):
@@ -105,6 +128,13 @@ class ContractCheck(Strict):
     checks: tuple[Check, ...]
     states: tuple[StateFact, ...]
     passed: bool
+
+    @property
+    def tables(self) -> tuple[Table, Table]:
+        """The checks and the states."""
+        limit = self.tolerance_rel_l2 or NONE
+        note = f"Tensors count as equal up to a relative L2 of {limit}, the contract's gate for what it computes in."
+        return Table(CHECKS, self.checks, "Checks", [note]), Table(STATES, self.states, "States")
 
 
 def reach_of(checks: Iterable[Check]) -> Reach:

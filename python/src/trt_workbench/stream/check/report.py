@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import reader
-from trt_workbench.report.page import small
+from trt_workbench.report.tables import small
 from trt_workbench.report.verdict import Headline
 from trt_workbench.stream.check.document import ContractCheck, reach_of
 
@@ -18,14 +14,6 @@ read = reader("check.json", ContractCheck)
 def answer(document: ContractCheck) -> Headline:
     """Return what the page of a run says first."""
     return Headline(_said(document), reach_of(document.checks).word())
-
-
-def view(document: ContractCheck, _directory: Path) -> dict[str, Any]:
-    """Return what the page of a run shows besides."""
-    return {
-        "document": document,
-        "contract": json.dumps(document.contract, indent=1),
-    }
 
 
 def _said(document: ContractCheck) -> list[str]:
