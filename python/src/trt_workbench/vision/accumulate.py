@@ -28,7 +28,6 @@ RECALLS: Final = np.linspace(0.0, 1.0, 101)
 LIMITS: Final = (1, 10)
 """Detections of an image, of the recalls that follow those of the areas."""
 _AT_ONCE: Final = 2_000_000  # numbers of an intermediate array, of all threads
-_THREADS: Final = 8  # at most
 _OPERATION: Final = 50_000  # numbers that a thread takes at a time; of fewer, threads wait for each other
 _TOGETHER: Final = 16_000  # detections of categories whose curves go on together
 _ROWS: Final = 4_096  # of draws that are added up at once
@@ -113,7 +112,7 @@ def accumulate(
         present[:, part] += np.count_nonzero(objects, axis=1)
         by_class[some, part] = np.where(objects[0] > 0, known[0].mean(axis=0), np.nan)
 
-    with ThreadPoolExecutor(most := min(available_processors(), _THREADS)) as pool:
+    with ThreadPoolExecutor(most := available_processors()) as pool:
         begins = [*np.flatnonzero(np.diff(sizes, prepend=-1)).tolist(), len(classes)]
         for some in itertools.starmap(slice, itertools.pairwise(begins)):
             figures, numbers, width = _together(classes[some], drawn)
