@@ -269,7 +269,7 @@ def test_a_model_that_is_compared_with_itself_has_nothing_to_compare(twice: Path
     document = read(tmp_path / "run")
     assert (answer(document).verdict, tone(answer(document).verdict)) == ("nothing to compare", "plain")
     assert document.headline == "Nothing to compare: verify."
-    assert "= nothing to compare" in markdown(document)
+    assert "| nothing to compare |" in markdown(document)
 
 
 def test_a_size_that_the_model_refuses_fails_the_gate(tmp_path: Path) -> None:

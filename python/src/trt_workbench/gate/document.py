@@ -11,8 +11,9 @@ from pydantic import NonNegativeFloat
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Inside, Strict, reader
 from trt_workbench.core.errors import CheckFailed
+from trt_workbench.report import page
 from trt_workbench.report.tables import Cell, Column, Table, verdict
-from trt_workbench.report.verdict import Headline, Reach, tone
+from trt_workbench.report.verdict import Headline, Reach
 
 CheckName = Literal["verify", "score", "latency"]
 
@@ -51,7 +52,7 @@ CHECKS = (
     Column("result", verdict("word")),
     Column("what was found", "text"),
     Column("seconds", "seconds", 1),
-    Column("report", lambda one: one.report and Cell(one.report, link=one.report)),
+    Column("report", lambda one: one.report and Cell(one.report, link=one.report), places=("page",)),
 )
 
 
@@ -106,17 +107,9 @@ def answer(found: GateDocument) -> Headline:
     return Headline([found.headline], found.reach.word())
 
 
-_SIGNS = {"good": "✓", "doubt": "?", "bad": "✗", "plain": "="}
-
-
 def markdown(found: GateDocument) -> str:
     """Return the result as Markdown, a row a check."""
-    rows = [f"## Gate of {_cell(found.model)}: {found.headline}", "", "| check | result | what was found | time |"]
-    rows.append("| --- | --- | --- | ---: |")
-    for one in found.checks:
-        result = f"{_SIGNS[tone(one.word)]} {one.word}"
-        rows.append(f"| {one.name} | {result} | {_cell(one.text)} | {one.seconds:.0f} s |")
-    return "\n".join(rows) + "\n"
+    return page.render("gate/summary.md.j2", found=found, table=found.table)
 
 
 def junit(found: GateDocument) -> str:
@@ -135,7 +128,3 @@ def junit(found: GateDocument) -> str:
             ET.SubElement(case, "system-out").text = one.text
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
