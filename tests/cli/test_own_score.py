@@ -608,7 +608,7 @@ def test_an_overview_has_the_scores_of_functions(examples: Path, monkeypatch: py
     text = Path("all/overview.md").read_text()
     values = {name: json.loads(Path(f"{name}/metrics.json").read_text())["score"]["value"] for name in runs}
     for name in "ab":
-        assert f"| depth.onnx | ort-cpu | fp32 | \N{EN DASH} | abs_rel {values[name]:.4f} |" in text
+        assert f"| depth.onnx | ort-cpu | fp32 | abs_rel {values[name]:.4f} |" in text
     assert f"| mine {values['c']:.4f}, b 3.0000 |" in text
     low, high = sorted((values["a"], values["b"]))
     assert f"- depth.onnx: abs_rel {low:.4f} to {high:.4f} over 2 rows." in text

@@ -92,7 +92,7 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     held(words[1])
     assert "Unstable: 3 of 6 repetitions" in " ".join(words)
     assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
-    _show(run, as_json=False)
+    _show(run)
     assert " ".join(capsys.readouterr().out.split()).startswith("Unstable: the times of 1 of 2 points")
     assert unstable(noisy)[0]["repetitions"] == [0, 1, 2]
     assert not [word for word in overall(run_of(repetitions("a", 1.0)), []) if "Unstable" in word]

@@ -12,7 +12,7 @@ from trt_workbench.core.percent import change, covered, limit, share, signed
 
 PACKAGE = Path(trt_workbench.__file__).parent
 WRITERS = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".j2") and path.name != "percent.py")
-STYLES = re.compile(r'(?s)<style.*?</style>|style="width: \{\{.*?\}\}%"|512M, 50%')  # and what TensorRT reads
+STYLES = re.compile(r'(?s)<style.*?</style>|style="width: \{.*?\}%"|512M, 50%')  # and what TensorRT reads
 # A sign behind a figure that is formatted there, a format that adds one, and a sign without a space.
 ELSEWHERE = re.compile(r"\} ?%(?!\})|:[+.\d]*\d%\}|\* 100 *[)}]* *%|\d%(?!\})")
 

@@ -52,8 +52,8 @@ def test_in_markdown(tmp_path: Path) -> None:
     assert rendered(tmp_path, "md", '{% include "report/table.md.j2" %}').split("\n\n")[0].splitlines() == [
         "| name | latency, ms | verdict | report |",
         "| --- | --: | --- | --- |",
-        "| a &lt;b&gt; \\[red\\] | 1.250 (1.000 to 1.500) | passed | \N{EN DASH} |",
-        "| b\\|c | \N{EN DASH} | wrong | here |",
+        "| a &lt;b&gt; \\[red\\] | 1.250 (1.000 to 1.500) | ✓ passed | \N{EN DASH} |",
+        "| b\\|c | \N{EN DASH} | ✗ wrong | here |",
     ]
 
 
