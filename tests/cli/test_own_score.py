@@ -208,6 +208,26 @@ def test_a_score_that_guessing_reaches_decides_nothing(
     assert "as good as guessing" in Path("run/report.html").read_text()
 
 
+@pytest.mark.parametrize("score", ["s.py:brier", "top1"])
+@pytest.mark.usefixtures("forked_python")
+def test_samples_that_lie_class_by_class_are_no_guesses_of_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, score: str
+) -> None:
+    """A guess has the outputs of another sample: not of the next one, which is of the same class."""
+    monkeypatch.chdir(tmp_path)
+    write_onnx(tmp_path / "m.onnx", "g (float[n,4] x) => (float[n,4] odds) { odds = Softmax<axis = 1>(x) }")
+    label = np.repeat(np.arange(4), 75)
+    x = 3 * np.eye(4, dtype=np.float32)[label] + GENERATOR.standard_normal((300, 4)).astype(np.float32) / 4
+    np.savez("val.npz", x=x, **({} if score == "top1" else {"label": label}))
+    body = "    return float(((outputs['odds'] - [one == target for one in range(4)]) ** 2).sum())\n"
+    Path("s.py").write_text(f"def brier(outputs, target):\n{body}brier.better = 'lower'\n")
+    found = json_of(
+        "decide", "m.onnx", "--data", "val.npz", "--score", score, "--precisions", "fp32", "--limit", 300, *ASKED,
+        "--output", "run",
+    )  # fmt: skip
+    assert found["rows"][0]["score"]["guess"] is None
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.usefixtures("forked_python")
 def test_what_cannot_be_scored_is_refused_before_anything_is_made(

@@ -71,10 +71,13 @@ def _accuracy(row: DecisionRow, keep: Sequence[str], unit: str, max_loss: float,
         needed = units_to_settle(score.loss, score.loss_ci95, score.loss_sd, samples, max_loss)
         needed = needed and max(_round_up(needed), samples + 1)
         said += f"; {counted(samples, unit.removesuffix('s'))} cannot settle it"
-        if samples < LEAST_UNITS and score.loss_ci95[1] <= max_loss:
-            said += f": an interval needs {LEAST_UNITS}"
-        elif needed:
-            said += f", about {needed:,} would"
+        said += (
+            f": an interval needs {LEAST_UNITS}"
+            if samples < LEAST_UNITS and score.loss_ci95[1] <= max_loss
+            else f", about {needed:,} would"
+            if needed
+            else ""
+        )
     return PrecisionAccuracy(
         precision=row.precision,
         backend=row.backend,

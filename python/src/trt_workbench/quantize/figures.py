@@ -20,6 +20,7 @@ from trt_workbench.core.compare import compare_rows, divergence, log_softmax
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.core.statistics.bootstrap import another
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import refuse_random
@@ -233,7 +234,7 @@ def _best(guesses: Sequence[Any]) -> float | None:
 
 def _guesses(answers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return what answers without a look at the samples, [samples, elements]: the mean of all, and another sample's."""
-    return np.broadcast_to(answers.mean(axis=0), answers.shape), np.roll(answers, 1, axis=0)
+    return np.broadcast_to(answers.mean(axis=0), answers.shape), answers[another(len(answers))]
 
 
 def _with_scale(cosine: NDArray[Any], relative_l2: NDArray[Any]) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import SCORES, extensions
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays, hash_file
-from trt_workbench.core.statistics.bootstrap import draw_counts, step_of
+from trt_workbench.core.statistics.bootstrap import another, draw_counts, step_of
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.quantize.settings import ArrayMetric
 
@@ -212,7 +212,7 @@ class OwnScore(ArrayMetric):
 
             numbers = scored(range(count))
             first, *others = (*numbers,)[: 1 if self.folds else None]
-            for places in ([count] * count, [*range(1, count), 0]) if run["baseline"] is None and count > 1 else ():
+            for places in ([count] * count, another(count).tolist()) if run["baseline"] is None and count > 1 else ():
                 with suppress(UsageProblem):  # a mean may be nothing that it takes
                     guesses.append(scored(places)[first])
         worse = {name: self._worse(name) for name in (first, *others)}

@@ -100,6 +100,12 @@ def loss_interval(
     return min(loss, low), max(loss, high, of_none if high > 0 else high)
 
 
+def another(units: int) -> NDArray[np.intp]:
+    """Return for each unit another one, int [units]: at random, as neighbours are alike where classes come in turn."""
+    order = np.random.default_rng(units).permutation(units)
+    return np.roll(order, 1)[np.argsort(order)]
+
+
 def units_to_settle(
     loss: float, ends: tuple[float, float], deviation: float | None, units: int, bound: float
 ) -> int | None:
