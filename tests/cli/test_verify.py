@@ -89,7 +89,7 @@ def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_
     stdout_of("report", tmp_path / "run", "--output", tmp_path / "all")
     assert page.read_text() == before
     overview = (tmp_path / "all" / "overview.md").read_text()
-    assert "| faulty:fp32, boxes.onnx | wrong | batch=2 |" in overview
+    assert "| faulty:fp32, boxes.onnx | ✗ wrong | batch=2 |" in overview
 
 
 @pytest.mark.long

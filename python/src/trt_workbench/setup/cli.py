@@ -15,6 +15,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_table,
+    say,
     stderr_console,
 )
 from trt_workbench.console.progress import at_stage
@@ -82,7 +83,7 @@ def setup_tensorrt(
     )
     console = stderr_console()
     with at_stage(lambda: None if console.is_terminal else "Setting up TensorRT"):  # pip draws its own bar
-        result = setup.setup_tensorrt(request, lambda text: print_line(text))
+        result = setup.setup_tensorrt(request, say)
     if as_json:
         print_json(_document(result))
     else:
