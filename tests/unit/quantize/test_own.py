@@ -11,7 +11,7 @@ from tests.texts import refused
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import extension_packages
-from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.core.statistics.bootstrap import another, draw_counts
 from trt_workbench.quantize import own
 from trt_workbench.quantize.figures import metric_of
 from trt_workbench.quantize.scores import SampleScores
@@ -158,7 +158,8 @@ def test_a_mean_that_it_does_not_take_is_no_guess(tmp_path: Path) -> None:
     head = f"SEEN = {OUTPUTS['y'][:, 0].tolist()}"
     found = scored(written(tmp_path, "return SEEN.index(float(outputs['y'][0]))", head), tmp_path)
     assert found["own"] == list(range(9))
-    assert found["guessed"] == [*range(1, 9), 0]
+    assert sorted(found["guessed"]) == list(range(9))
+    assert all(found["guessed"][own] != own for own in range(9))
 
 
 @pytest.mark.parametrize(("text", "name"), [("x = (", "mine"), ("import absent_package", "mine"), ("x = 1", "mine")])
@@ -228,3 +229,12 @@ def test_a_function_that_another_process_cannot_load_is_refused() -> None:
             score_named("score", given)
     with refused(UsageProblem):
         score_named("score", made["mine"])
+
+
+@pytest.mark.parametrize("units", [2, 3, 5, 64, 1219])
+def test_another_sample_is_another_one_for_each(units: int) -> None:
+    found = another(units)
+    assert sorted(found.tolist()) == list(range(units))
+    assert (found != np.arange(units)).all()
+    # neighbours that are alike are no guess: few of them come after each other
+    assert units < 20 or np.count_nonzero(np.abs(found - np.arange(units)) == 1) < units / 10
