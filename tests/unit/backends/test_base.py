@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.texts import refused
@@ -50,3 +52,22 @@ def test_an_index_that_numpy_refuses_is_refused(shape: tuple[int, ...], index: i
         check_index("y", shape, index)
     with pytest.raises(IndexError):
         np.zeros(shape)[:, index]
+
+
+@pytest.mark.parametrize("values", [[], [0, 7], [-(2**31), 2**31 - 1]])
+def test_an_engine_with_int32_takes_int64_that_fits(values: list[int]) -> None:
+    """TensorRT before 10 has int32 where its model, and every tokenizer, has int64."""
+    ids = TensorSpec("input_ids", "int32", (None,))
+    checked = check_inputs((ids,), {"input_ids": np.array(values, np.int64)})
+    assert checked["input_ids"].dtype == np.int32
+    assert checked["input_ids"].tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given"),
+    [("int32", np.array([2**31])), ("int32", np.array([-(2**31) - 1])), ("int32", np.array([1.0])),
+     ("int64", np.array([1], np.int32)), ("int16", np.array([1])), ("float32", np.array([1.0]))],
+)  # fmt: skip
+def test_other_types_are_refused(dtype: str, given: Any) -> None:
+    with pytest.raises(UsageProblem, match="convert it first"):
+        check_inputs((TensorSpec("x", dtype, (None,)),), {"x": given})

@@ -432,6 +432,11 @@ def checked_array(
     if not dtype.isnative:
         raise error(f"{what} {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
     if _dtype_name(dtype) != spec.dtype:
+        # an engine of TensorRT before 10 has int32 where its model has int64
+        if (what, spec.dtype, dtype.name) == ("Input", "int32", "int64") and (
+            not array.size or -(2**31) <= array.min() <= array.max() < 2**31
+        ):
+            return checked_array(spec, array.astype(spec.dtype), what, does, error)
         raise error(f"{what} {spec.name} is {dtype.name}, the model {does} {spec}; convert it first.")
     fits = shape == spec.shape or (
         len(shape) == len(spec.shape)
