@@ -81,8 +81,7 @@ def setup_tensorrt(
         copy=copy,
         force=force,
     )
-    console = stderr_console()
-    with at_stage(lambda: None if console.is_terminal else "Setting up TensorRT"):  # pip draws its own bar
+    with at_stage(lambda: None if stderr_console().is_terminal else "Setting up TensorRT"):  # pip draws its own bar
         result = setup.setup_tensorrt(request, say)
     if as_json:
         print_json(_document(result))

@@ -10,7 +10,6 @@ one, in one operation on all of them. Parts of the resamples are worked out at t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -103,7 +102,6 @@ def accumulate(
     precision, recall = np.zeros((2, areas + len(LIMITS), thresholds, resamples))
     present, by_class = np.zeros((areas + len(LIMITS), resamples), np.intp), np.full((len(classes), resamples), np.nan)
     drawn = np.vstack([counts.T, -counts.T, np.zeros((1, resamples), np.int32)])
-    sizes = np.cumsum([len(one.images) + 1 for one in classes]) // _TOGETHER
 
     def add(figures: Callable[[NDArray[np.int32]], _Figures], some: slice, part: slice) -> None:
         objects, known, recalls = figures(drawn[:, part])
@@ -112,9 +110,11 @@ def accumulate(
         present[:, part] += np.count_nonzero(objects, axis=1)
         by_class[some, part] = np.where(objects[0] > 0, known[0].mean(axis=0), np.nan)
 
+    begins = np.flatnonzero(
+        np.diff(np.cumsum([len(one.images) + 1 for one in classes]) // _TOGETHER, prepend=-1)
+    ).tolist()
     with ThreadPoolExecutor(most := available_processors()) as pool:
-        begins = [*np.flatnonzero(np.diff(sizes, prepend=-1)).tolist(), len(classes)]
-        for some in itertools.starmap(slice, itertools.pairwise(begins)):
+        for some in map(slice, begins, [*begins[1:], len(classes)]):
             figures, numbers, width = _together(classes[some], drawn)
             threads = min(most, width * resamples // _OPERATION + 1)
             step = min(_AT_ONCE // threads // numbers, (resamples - 1) // threads) + 1
