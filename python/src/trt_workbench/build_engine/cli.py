@@ -28,7 +28,7 @@ from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Keep
 from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
-from trt_workbench.report.tables import Table
+from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
     from trt_workbench.core.builds import BuiltGroup
@@ -224,7 +224,7 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
     ]
     # the rest is left to TensorRT
     rows += [(name, json.dumps(one)) for name, one in document["options"].items() if one not in (None, False, [], {})]
-    print_table(Table(("part of the cache key", "value"), rows, "What would be built"))
+    print_table(Table(("part of the cache key", Column("value", "1", long=True)), rows, "What would be built"))
     for sentence in (*document["missing"], document["conclusion"]):
         print_line(sentence)
 

@@ -391,7 +391,7 @@ _COLOURS = {"good": "green", "doubt": "yellow", "bad": "red", "plain": ""}
 def print_table(table: Table) -> None:
     """Print a table as its columns declare it, texts as they are: names may hold brackets.
 
-    Where it is wider than the terminal, names are broken and figures are not.
+    `tables.fit` says what becomes of one that is wider than the terminal.
     """
     from rich.console import Console
     from rich.table import Column
@@ -402,8 +402,10 @@ def print_table(table: Table) -> None:
     from trt_workbench.report.tables import NONE
     from trt_workbench.report.verdict import tone
 
-    heads = zip(table.columns("terminal"), table.numeric("terminal"), strict=True)
-    columns = [Column(one.heading, justify="right" if numeric else "left") for one, numeric in heads]
+    columns = [
+        Column(Text(one.heading), justify="right" if numeric else "left", overflow="crop" if one.long else "fold")
+        for one, numeric in zip(table.columns("terminal"), table.numeric("terminal"), strict=True)
+    ]
     printed = Printed(*columns, title=Text(_whole(table.title)) if table.title else None)
     for row in table.cells("terminal"):
         printed.add_row(
@@ -415,8 +417,8 @@ def print_table(table: Table) -> None:
                 for each in row
             )
         )
-    fit(printed, console := Console())
-    console.print(printed, crop=False)
+    console = Console()
+    console.print(fit(printed, console), crop=False)
 
 
 def print_run(directory: Path) -> None:

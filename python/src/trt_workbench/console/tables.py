@@ -1,91 +1,89 @@
-"""Tables in a terminal of any width: a row is a line as long as its cells are words; figures are never broken."""
+"""Tables in a terminal of any width: words are never broken, but for paths; what has no room as a table is a list."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Column, Table
+    from rich.console import Console
 
-# A word that is a figure, perhaps with a sign, a unit and punctuation: +4.82e-10, 99.900 %, (1.09, 1x64, 12ms.
-_FIGURE = re.compile(r"[^\w\s]*\d[\d.,:/x%e+\-]*[^\W\d]{0,3}[^\w\s]*(?: %)?")
-_WORD, _LONGEST_HEADING = 6, 12
+_SHORT, _LONG = 16, 12
 
 
-def fit(table: Table, console: Console) -> None:
-    """Give the columns widths with which a table fits the console, as far as that breaks no figure.
+def fit(table: Table, console: Console) -> Table:
+    """Return a table as it fits the console, as far as that breaks no word.
 
-    A table that is too wide loses the lines between its columns. Then the widest columns get narrower, headings first
-    and cells of figures alone last, down to their longest figure and six characters of names: a cell that is one word,
-    such as a node's name, keeps its ends, and sentences go on in the next line. What is still too wide goes beyond the
-    console's width, and the terminal wraps it.
+    A table that is too wide loses the lines between its columns. Then the widest columns get narrower, headings first:
+    cells and headings go on in the next line between words, short cells last. In a column whose overflow is "crop", a
+    cell that is one word keeps its ends, and a longer word of a sentence is broken. No column of long cells gets
+    narrower than twelve characters. Where that is not enough, the columns stand closer; then the table is a list: a
+    line for each cell, with its heading. A word that is wider than the console goes beyond it.
 
     Args:
-        table: is changed, if it is too wide.
+        table: may be changed.
         console: where it is to be printed.
     """
-    for column in table.columns:
-        column.overflow, column.no_wrap = "fold", False
-    texts = [_texts(column, console) for column in table.columns]
+    texts = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    long = [column.overflow == "crop" for column in table.columns]
     widths, cells = (
-        [max((len(line) for text in each[first:] for line in text.split("\n")), default=1) for each in texts]
+        [max((cell_len(line) for text in each[first:] for line in text.split("\n")), default=1) for each in texts]
         for first in (0, 1)
     )
-    frame = _frame(table, console, sum(widths))
-    if sum(widths) + frame <= console.width:
-        return
+    if sum(widths) + 3 * len(widths) + 1 <= console.width:
+        return table
+    words = [1 if cut else _longest(each[1:]) for each, cut in zip(texts, long, strict=True)]
+    least = [
+        max(_longest(wrap(each[0], 1, break_long_words=False)), word, min(width // 2, _LONG))
+        for each, word, width in zip(texts, words, cells, strict=True)
+    ]
     table.box, table.pad_edge, table.collapse_padding = SIMPLE_HEAD, False, True
-    frame = _frame(table, console, sum(widths))
+    frame = 2 * len(widths)
+    if sum(least) + frame > console.width:
+        table.padding, frame = (0, 0), len(widths) + 1
     spare = console.width - frame
-    least = [_least(each) for each in texts]
-    heading = [max(min(len(word), _LONGEST_HEADING) for word in [*each[0].split(), ""]) for each in texts]
-    if sum(comfortable := [max(pair) for pair in zip(least, heading, strict=True)]) <= spare:
-        least = comfortable
-    if sum(whole := [max(pair) for pair in zip(least, map(_figures, texts), strict=True)]) <= spare:
+    if sum(least) > spare:
+        return _listed(table, [heading for heading, *_ in texts], max([1, *words]), console.width)
+    if sum(whole := [max(one, min(width, _SHORT)) for one, width in zip(least, cells, strict=True)]) <= spare:
         least = whole
-    while sum(widths) > spare and (open_ := [place for place, width in enumerate(widths) if width > least[place]]):
+    while sum(widths) > spare:
         # a heading is broken before any cell
-        widest = max(open_, key=lambda place: (widths[place] > cells[place], widths[place]))
-        widths[widest] -= 1
-    for column, width in zip(table.columns, widths, strict=True):
-        column.width = width
-        column._cells[:] = [_shortened(cell, width, console) for cell in column._cells]
+        open_ = [place for place, width in enumerate(widths) if width > least[place]]
+        widths[max(open_, key=lambda place: (widths[place] > cells[place], widths[place]))] -= 1
+    for column, width, (heading, *_), cut in zip(table.columns, widths, texts, long, strict=True):
+        column.header = Text("\n".join(wrap(heading, width, break_long_words=False)))
+        column.width, column.overflow = width, "fold"
+        column._cells[:] = [_shortened(cell, width) if cut else cell for cell in column._cells]
     table.width = frame + sum(widths)
+    return table
 
 
-def _frame(table: Table, console: Console, columns: int) -> int:
-    """Return how many characters stand between and around the columns of a table."""
-    wide = console.options.update(max_width=columns + 1000)
-    return console.measure(table, options=wide).maximum - columns
+def _listed(table: Table, heads: list[str], word: int, width: int) -> Table:
+    """Return the rows of a table below each other, a line for each cell, whose values have room for a longest word."""
+    wide = max(map(cell_len, heads))
+    room = max(word, width - wide - 2)
+    listed = Table.grid(Column(no_wrap=True, width=wide), Column(overflow="fold", width=room), padding=(0, 2, 0, 0))
+    listed.title, listed.width, listed.pad_edge = table.title, wide + 2 + room, False
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        for pair in [*zip(map(Text, heads), cells, strict=True), ("", "")]:
+            listed.add_row(*pair)
+    return listed
 
 
-def _shortened(cell: RenderableType, width: int, console: Console) -> RenderableType:
+def _shortened(cell: Any, width: int) -> Any:
     """Return a cell that is one word without its middle, where it is wider than its column."""
-    text = console.render_str(cell) if isinstance(cell, str) else cell
-    if not isinstance(text, Text) or len(text) <= width or re.search(r"\s", text.plain):
+    if len(cell) <= width or re.search(r"\s", str(cell)):
         return cell
     head = (width - 1) // 2
-    return Text.assemble(text[:head], "…", text[len(text) - (width - 1 - head) :])
+    return Text.assemble(cell[:head], "…", cell[len(cell) - (width - 1 - head) :])
 
 
-def _texts(column: Column, console: Console) -> list[str]:
-    """Return the heading and the cells as they are printed, without markup."""
-    cells = [column.header, *column.cells]
-    return [console.render_str(cell).plain if isinstance(cell, str) else str(cell) for cell in cells]
-
-
-def _figures(texts: list[str]) -> int:
-    """Return the width of the longest cell of figures alone, such as "batch=1 seq=16", or 1."""
-    return max([1, *(len(text) for text in texts[1:] if all(re.search(r"\d", word) for word in text.split()))])
-
-
-def _least(texts: list[str]) -> int:
-    """Return the width of the longest figure, and at least that of a short word."""
-    words = [word for text in texts for word in re.findall(r"\S+(?: %)?", text)]
-    figures = [len(word) for word in words if _FIGURE.fullmatch(word)]
-    return max([1, *figures, *(min(len(word), _WORD) for word in words)])
+def _longest(texts: list[str]) -> int:
+    """Return the width of the longest word, of "99.9 %" with its sign, or 1."""
+    return max([1, *(cell_len(word) for text in texts for word in re.findall(r"(?:^\s+)?\S+(?: %(?!\S))?", text))])

@@ -50,7 +50,7 @@ class GateCheck(Strict):
 CHECKS = (
     Column("check", "name"),
     Column("result", verdict("word")),
-    Column("what was found", "text"),
+    Column("what was found", "text", long=True),
     Column("seconds", "seconds", 1),
     Column("report", lambda one: one.report and Cell(one.report, link=one.report), places=("page",)),
 )

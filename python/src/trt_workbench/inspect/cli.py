@@ -19,7 +19,7 @@ from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
 from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
-from trt_workbench.report.tables import Table
+from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
     pass
@@ -82,7 +82,7 @@ def _show_model(document: dict[str, Any]) -> None:
         for one in document[f"{kind}s"]
     )
     print_table(Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"))
-    print_table(Table(("property", "value"), _facts(document), "Model"))
+    print_table(Table(("property", Column("value", "1", long=True)), _facts(document), "Model"))
     title = counted(document["nodes"], "node")
     print_table(Table(("operator", "nodes"), document["operators"].items(), title))
     print_line(_parser(document["tensorrt"]))
@@ -140,4 +140,4 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("tokenizer", "there" if document["tokenizer"] else "none"),
         ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]
-    print_table(Table(("property", "value"), rows, "Model"))
+    print_table(Table(("property", Column("value", "1", long=True)), rows, "Model"))

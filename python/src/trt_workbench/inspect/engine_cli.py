@@ -34,7 +34,7 @@ def print_manifest(manifest: Manifest) -> None:
         for tensor in group
     )
     print_table(Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"))
-    print_table(Table(("property", "value"), _facts(manifest), "Engine"))
+    print_table(Table(("property", Column("value", "1", long=True)), _facts(manifest), "Engine"))
     for warning in manifest.warnings:
         print_line(f"TensorRT warning: {warning}")
 
@@ -72,17 +72,18 @@ def print_inspection(found: Inspection) -> None:
     print_table(Table(("profile", "input", "min", "opt", "max"), ranges, "Optimisation profiles"))
     facts = [(name, ", ".join(one) if isinstance(one, list) else str(one)) for name, one in found.summary.items()]
     facts += [(f"format of {one.name}", one.format) for one in found.tensors if "linear" not in one.format.lower()]
-    print_table(Table(("property", "value"), facts, "Reported by TensorRT"))
+    print_table(Table(("property", Column("value", "1", long=True)), facts, "Reported by TensorRT"))
     print_table(Table(_LAYERS, enumerate(found.layers), counted(len(found.layers), "layer")))
 
 
 _LAYERS = (
     Column("#", "0"),
-    Column("layer", "1.Name"),
+    Column("layer", "1.Name", long=True),
     Column("type", "1.LayerType"),
     Column(
         "outputs",
         lambda row: "\n".join(f"{at(one, 'Name')} {at(one, 'Dimensions')}" for one in row[1].get("Outputs", [])),
+        long=True,
     ),
 )
 ManifestOnly = Annotated[

@@ -20,7 +20,7 @@ from trt_workbench.console.common import (
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
-from trt_workbench.report.tables import Table
+from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions, Subgraph
@@ -96,7 +96,7 @@ def _show(found: Partitions, directory: Path) -> None:
             (node.name, node.operator, node.provider, ", ".join(kind or "?" for kind in node.types), node.reason)
             for node in fallen[:_LISTED]
         )
-        heads = ("node", "operator", "provider", "types", "why")
+        heads = (Column("node", "0", long=True), "operator", "provider", "types", Column("why", "4", long=True))
         print_table(Table(heads, nodes, "Nodes on other providers"))
     left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
     if left:

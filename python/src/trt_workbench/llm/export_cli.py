@@ -117,7 +117,7 @@ def _cases(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 _GRAPHS = (
     Column("graph", "kind"),
-    Column("file", "file"),
+    Column("file", "file", long=True),
     Column("size", "size_bytes", form=mebibytes, unit="MiB"),
     Column(
         "cases", lambda one: ", ".join(f"{each['batch']}x{each['length']}" for each in _cases(one)) or "not compared"

@@ -213,12 +213,12 @@ def _short(text: str) -> str:
 
 
 CONVERSIONS = (
-    Column("name", "name"),
+    Column("name", "name", long=True),
     Column("mean", "mean_ms", 4, unit="ms"),
     Column("share", "share", form=_SHARE),
     Column("role", "role"),
     Column("precision", precision_of),
-    Column("serves", lambda one: one.serves or ", ".join(one.onnx_nodes) or None),
+    Column("serves", lambda one: one.serves or ", ".join(one.onnx_nodes) or None, long=True),
 )
 
 
@@ -226,7 +226,12 @@ def operations(side: SideView, rows: Sequence[Operation]) -> Table:
     """Return layers or nodes of a side."""
     columns = [
         Column("name", "name", places=ROOMY),
-        Column("name, or ONNX nodes", lambda one: _short(", ".join(one.onnx_nodes) or one.name), places=("terminal",)),
+        Column(
+            "name, or ONNX nodes",
+            lambda one: _short(", ".join(one.onnx_nodes) or one.name),
+            places=("terminal",),
+            long=True,
+        ),
         Column("mean", "mean_ms", 4, unit="ms"),
         Column("share", "share", form=_SHARE),
         Column("place", "index", 0, places=ROOMY),
@@ -246,12 +251,12 @@ def kernels(side: SideView, most: int | None = None) -> Table:
     """Return the kernels of a side, with the metrics that any of them has; at most so many."""
     columns = [
         Column("kernel", "name", places=ROOMY),
-        Column("kernel", lambda one: _short(one.name), places=("terminal",)),
+        Column("kernel", lambda one: _short(one.name), places=("terminal",), long=True),
         Column("launches", "launches", 0),
         Column("total", "total_ms", 4, unit="ms"),
         Column("each", "mean_ms", 4, unit="ms", places=ROOMY),
         Column("share", "share", form=_SHARE),
-        Column("layer", lambda one: one.layer and _short(one.layer), places=("terminal",)),
+        Column("layer", lambda one: one.layer and _short(one.layer), places=("terminal",), long=True),
         Column("layer", "layer", places=ROOMY),
         Column("ONNX nodes", _nodes, places=ROOMY),
         Column("recorded by", "tool"),
@@ -272,7 +277,7 @@ def differences(sides: Sequence[SideView], groups: Sequence[LayerGroup]) -> Tabl
     """Return groups of layers in which two sides differ."""
     columns = (
         Column("ONNX nodes", _computed, places=ROOMY),
-        Column("ONNX nodes", lambda one: _short(_computed(one).text), places=("terminal",)),
+        Column("ONNX nodes", lambda one: _short(_computed(one).text), places=("terminal",), long=True),
         Column("first", "target_ms", 4, unit="ms"),
         Column("second", "against_ms", 4, unit="ms"),
         Column("difference", lambda one: decimals(one.difference_ms, plus="+"), 4, unit="ms"),

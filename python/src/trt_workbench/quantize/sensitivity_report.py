@@ -77,7 +77,7 @@ def groups(found: Sensitivity, most: int | None = None) -> Table:
     total = sum(group.noise for group in found.free) or 1.0
     shares = partial(share, digits=1)
     columns = (
-        Column("group", lambda one: Cell(one.name, f"stays in fp32: {one.kept}" if one.kept else "")),
+        Column("group", lambda one: Cell(one.name, f"stays in fp32: {one.kept}" if one.kept else ""), long=True),
         Column("operator", "op_type"),
         Column("SQNR", "sqnr_db", 1, unit="dB", better="higher"),
         Column("of the noise", lambda one: "fp32" if one.kept else share(one.noise / total, 1), 1),

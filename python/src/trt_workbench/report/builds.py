@@ -6,7 +6,7 @@ from trt_workbench.core.builds import BuiltGroup
 from trt_workbench.engine.layer_choices import what_differs
 from trt_workbench.report.tables import Cell, Column, Table, verdict
 
-_LAYERS = ("layer", "differs", "builds", "what differs")
+_LAYERS = (Column("layer", "0", long=True), "differs", "builds", Column("what differs", "3", long=True))
 
 
 def measured(group: BuiltGroup) -> Table:

@@ -56,6 +56,8 @@ class Column(NamedTuple):
         interval: the path or function of an interval of the number.
         marks: further cells behind it, such as a verdict's.
         places: where the column is.
+        long: whether it has paths, names of layers, or sentences with such. In a narrow terminal a path loses its
+            middle and a sentence's long words are broken; the words of other columns stay whole.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Column(NamedTuple):
     interval: str | Callable[[Any], Any] = ""
     marks: Callable[[Any], Sequence[Cell]] = lambda _: ()
     places: tuple[Place, ...] = EVERYWHERE
+    long: bool = False
 
     @property
     def heading(self) -> str:

@@ -19,7 +19,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Seed, pairs
 from trt_workbench.core.settings import shapes as read_shapes
-from trt_workbench.report.tables import Table
+from trt_workbench.report.tables import Column, Table
 
 
 @handled
@@ -76,7 +76,7 @@ def _show(document: dict[str, Any]) -> None:
         (name, entry["changes"], "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else ""))
         for name, entry in document["rewrites"].items()
     )
-    print_table(Table(("rewrite", "changes", "what"), rows))
+    print_table(Table(("rewrite", "changes", Column("what", "2", long=True)), rows))
     print_line(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
     for finding in document["findings"]:
         print_line(f"TensorRT may refuse: {finding}")

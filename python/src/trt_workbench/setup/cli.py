@@ -19,7 +19,7 @@ from trt_workbench.console.common import (
     stderr_console,
 )
 from trt_workbench.console.progress import at_stage
-from trt_workbench.report.tables import Table
+from trt_workbench.report.tables import Column, Table
 from trt_workbench.setup.tensorrt_headers import HEADERS_GIT, PARSER_GIT
 
 
@@ -116,7 +116,7 @@ def _print_result(result: Any) -> None:
     document = _document(result)
     parts = ("headers_version", "library_version", "library", "parser", "plugin", "trtexec")
     rows = [(one.replace("_", " "), document[one] or "not found") for one in parts]
-    print_table(Table(("part", "found"), rows))
+    print_table(Table(("part", Column("found", "1", long=True)), rows))
     for note in result.notes:
         print_line(note)
     print_line(f"{'Set up' if result.changed else 'Already set up'}: {document['root']}")

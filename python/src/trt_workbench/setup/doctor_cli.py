@@ -35,6 +35,7 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
             (", ".join([first.component, *(row.component.removeprefix("backend ") for row in more)]), state, *texts)
             for (state, *texts), (first, *more) in alike.items()
         ]
-        print_table(Table(("component", Column("state", verdict("1")), "found", "fix"), rows))
+        details = (Column("found", "2", long=True), Column("fix", "3", long=True))
+        print_table(Table(("component", Column("state", verdict("1")), *details), rows))
     if broken:
         raise typer.Exit(ComponentMissing.exit_code)

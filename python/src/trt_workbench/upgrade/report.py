@@ -60,7 +60,7 @@ def models(found: Upgrade) -> Table:
         ),
         *(Column(side, f"timed.{side}_ms", 3, unit="ms", places=ROOMY) for side in ("before", "after")),
         Column("latency, after/before", lambda one: ratio(one.timed), 3),
-        Column("why", sentence, places=("terminal",)),
+        Column("why", sentence, places=("terminal",), long=True),
     ]
     notes = [
         "Each model is verified in both stacks at the same shapes with the same inputs, and compared with what the "

@@ -64,12 +64,12 @@ def view(document: VerifyFindings, directory: Path) -> dict[str, Any]:
 
 
 WORKAROUNDS = (
-    Column("workaround", "way"),
+    Column("workaround", "way", long=True),
     Column("verdict", verdict("verdict")),
     Column("latency", "latency_ms", 3, unit="ms", better="lower"),
     Column("relative to the wrong engine", "relative_latency", 2),
     Column("why not", lambda one: one["reason"] or None, places=ROOMY),
-    Column("why not", lambda one: one["reason"].split("; ")[0], places=("terminal",)),
+    Column("why not", lambda one: one["reason"].split("; ")[0], places=("terminal",), long=True),
 )
 NODES = (Column("node", "name"), Column("operator", "operator"))
 PROPERTIES = (
@@ -134,7 +134,7 @@ def outputs(precision: str, rows: Sequence[tuple[Mapping[str, Any], Mapping[str,
         Column("verdict", verdict(lambda pair: pair[1].get("verdict", pair[0]["verdict"]))),
         Column("relative L2", lambda pair: apart(pair[1], pair[1].get("difference")), 2),
         Column("explained by precision", lambda pair: apart(pair[1], (pair[1].get("limits") or {}).get(precision)), 2),
-        Column("why", lambda pair: why(*pair)),
+        Column("why", lambda pair: why(*pair), long=True),
     )
     return Table(columns, rows)
 

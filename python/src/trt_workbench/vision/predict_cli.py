@@ -25,7 +25,7 @@ from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.errors import INTERRUPTED
 from trt_workbench.core.settings import Setting
 from trt_workbench.model.precision import precision_label
-from trt_workbench.report.tables import Table
+from trt_workbench.report.tables import Column, Table
 from trt_workbench.vision.settings import PredictSettings
 
 if TYPE_CHECKING:
@@ -133,4 +133,4 @@ def _show_ranked(directory: Path, images: int) -> None:
         )
         for (image, frame), mine in list(found.items())[:_SHOWN]
     ]
-    print_table(Table(("image", "classes"), rows, f"Best classes{more}"))
+    print_table(Table((Column("image", "0", long=True), "classes"), rows, f"Best classes{more}"))

@@ -85,14 +85,14 @@ CHECKS = (
     Column("verdict", verdict("verdict")),
     Column("cases", "cases"),
     Column("worst relative L2", "worst_rel_l2", form=small),
-    Column("details", "details"),
+    Column("details", "details", long=True),
 )
 STATES = (
     Column("input", "input"),
     Column("output", "output", places=ROOMY),
     Column("live", "live"),
     Column("declared dead", "declared_dead"),
-    Column("observed", "reason"),
+    Column("observed", "reason", long=True),
 )
 
 
