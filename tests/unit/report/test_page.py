@@ -3,14 +3,16 @@
 import html
 import re
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trt_workbench.gate.document import GateCheck, GateDocument
+from trt_workbench.gate.document import markdown as step_summary
 from trt_workbench.overview.report import Overview
 from trt_workbench.profile.report import Strips
 from trt_workbench.report.page import markdown, one_line, render
-from trt_workbench.report.tables import Table, small
+from trt_workbench.report.tables import Cell, Column, Table, small
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})
 MARKUP = st.text(st.sampled_from('ab1 _*`[]()<>|~$&;#+-=.!\\\n\t\x00\x1b\u202e\ud800:/"'), max_size=40)
@@ -36,6 +38,42 @@ def test_in_an_item_of_a_list(value: str) -> None:
     rendered = PARSER.render(f"- {markdown(value)}\n- end\n")
     assert rendered.count("<li>") == 2
     assert text_of(rendered).split() == [*one_line(value).split(), "end"]
+
+
+def rows_of(source: str) -> list[list[str]]:
+    """The texts of the cells of the only table, which ends what a parser of Markdown makes of a text."""
+    rendered = PARSER.render(source)
+    assert rendered.count("<table>") == 1, rendered
+    assert rendered.endswith("</table>\n"), rendered
+    return [
+        [text_of(cell) for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL)]
+        for row in re.findall(r"<tr>(.*?)</tr>", rendered, re.DOTALL)
+    ]
+
+
+@settings(deadline=None, max_examples=200)
+@given(MARKUP, MARKUP, MARKUP)
+def test_in_a_declared_table(heading: str, value: str, below: str) -> None:
+    columns = (Column(heading, "0"), Column("said", lambda row: Cell(row[1], row[2])), Column("end", "3"))
+    head, *rows = rows_of(render("report/table.md.j2", table=Table(columns, [(value, value, below, "end")] * 2)))
+    assert [cell.split() for cell in head] == [one_line(heading).split(), ["said"], ["end"]]
+    said = f"{one_line(value)} ({one_line(below)})" if below else one_line(value)
+    assert [[cell.split() for cell in row] for row in rows] == [[one_line(value).split(), said.split(), ["end"]]] * 2
+
+
+@settings(deadline=None, max_examples=200)
+@given(MARKUP, MARKUP)
+@example("a|b.onnx", "a|b <b>c</b> `d`\n\n| e |\n```\n# f")
+def test_in_a_step_summary(model: str, text: str) -> None:
+    checks = [
+        GateCheck(name="verify", passed=False, exit_code=1, text=text, report=None, seconds=1),
+        GateCheck(name="score", passed=True, exit_code=0, text="fine", report=None, seconds=2),
+    ]
+    summary = step_summary(GateDocument(model=model, passed=False, checks=checks))
+    assert PARSER.render(summary).count("<h2>") == 1
+    _, verify, score = rows_of(summary[summary.index("| check |") :])
+    assert (verify[:2], verify[2].split(), verify[3]) == (["verify", "✗ failed"], one_line(text).split(), "1.0")
+    assert score == ["score", "✓ passed", "fine", "2.0"]
 
 
 def test_a_page_can_always_be_written() -> None:
