@@ -20,6 +20,7 @@ COLUMNS = (
     Column("report", lambda row: row["page"] and Cell("here", link=row["page"]), places=ROOMY),
     Column("in a terminal", "why", places=("terminal",)),
     Column("that no row has", "absent"),
+    Column("in which no row says anything", lambda _: ""),
     Column("curve", lambda row: Cell(drawn=row["name"]), places=("page",)),
 )
 TABLE = Table(COLUMNS, ROWS, "T", ["A [note]."], best=ROWS[1])
@@ -37,7 +38,7 @@ def test_on_a_page(tmp_path: Path) -> None:
     assert '<section class="warning">\n<h2>T</h2>' in page
     assert '<th class="text">name</th><th title="lower is better">latency, ms</th>' in page
     assert "in a terminal" not in page
-    assert "that no row has" not in page
+    assert "no row" not in page
     assert first == (
         '<tr><td class="text">a &lt;b&gt; [red]</td><td>1.250<span class="soft">1.000 to 1.500</span></td>'
         '<td class="text"><span class="pill good" title="fine">passed</span></td><td class="text">\N{EN DASH}</td>'
@@ -70,6 +71,12 @@ def test_in_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         "b|c - wrong it|is [not]",
     ):
         assert line in lines
+
+
+def test_numbers_stand_at_the_right_and_yes_or_no_does_not() -> None:
+    rows = [(1, True, "a", None, 0.5), (None, False, "b", 2, 1.5)]
+    table = Table(("count", "held", "name", "absent once", Column("time", "4", unit="ms")), rows)
+    assert table.numeric("terminal") == [True, False, False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -140,16 +140,23 @@ class Table:
         self.rows = list(self.rows)
 
     def columns(self, place: Place) -> list[Column]:
-        """Return the columns that are shown in a place: not those in which every row has a dash."""
+        """Return the columns that are shown in a place: not those in which no row says anything."""
         every = [one if isinstance(one, Column) else Column(one, str(number)) for number, one in enumerate(self.heads)]
         known = [one for one in every if place in one.places]
-        return [one for one in known if any(cell.text != NONE for row in self.rows for cell in one.cells(row))]
+        return [
+            one
+            for one in known
+            if any(cell.drawn or cell.text not in ("", NONE) for row in self.rows for cell in one.cells(row))
+        ]
 
     def numeric(self, place: Place) -> list[bool]:
         """Return of each column whether it has numbers alone, which stand at the right."""
         return [
             bool(one.form or one.unit or one.digits is not None)
-            or all(isinstance(at(row, one.of), int | float | None) for row in self.rows)
+            or all(
+                isinstance(found := at(row, one.of), int | float | None) and not isinstance(found, bool)
+                for row in self.rows
+            )
             for one in self.columns(place)
         ]
 
