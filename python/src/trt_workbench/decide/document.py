@@ -12,7 +12,7 @@ from trt_workbench.core.documents import Strict
 from trt_workbench.core.percent import share
 from trt_workbench.model.precision import LEAST_SHARE
 from trt_workbench.quantize import RowScore, SearchDocument
-from trt_workbench.report.tables import EVERYWHERE, ROOMY, Cell, Column, Table
+from trt_workbench.report.tables import ROOMY, Cell, Column, Table
 from trt_workbench.report.verdict import Reach
 
 State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
@@ -375,7 +375,7 @@ class Decision(Strict):
                 ),
                 marks=_marks,
             ),
-            Column("runtime", "backend", places=EVERYWHERE if len(runtimes) > 1 else ROOMY),
+            *([Column("runtime", "backend")] if len(runtimes) > 1 else []),
             Column(self.figure, _score("value"), 4, interval=_score("ci95")),
             Column("loss", _score("loss"), 4, better="lower", interval=_score("loss_ci95")),
             Column("at most", lambda row: (_score("loss_ci95")(row) or [None, None])[1], 4, places=("terminal",)),
@@ -422,7 +422,18 @@ class Decision(Strict):
             Column("why not", _why_not, places=ROOMY),
         ]
         where = f" on {runtimes.pop()}" if len(runtimes) == 1 else " on every runtime"
-        return Table(columns, self.rows, f"Every precision{where}", self.left_out + self.notes, self.recommended)
+        return Table(
+            columns,
+            self.rows,
+            f"Every precision{where}",
+            [
+                *["What a runtime simulates, even in part, has no latency."]
+                * any(row.score and row.simulated for row in self.rows),
+                *self.left_out,
+                *self.notes,
+            ],
+            self.recommended,
+        )
 
     def _judged(self, row: DecisionRow) -> Cell:
         if not row.score:
@@ -448,8 +459,8 @@ def _score(name: str) -> Callable[[DecisionRow], Any]:
 
 
 def _why_not(row: DecisionRow) -> str | None:
-    if row.speed:
+    if row.speed or (row.score and row.simulated):
         return None
     if not row.score:
         return f"{'Does not apply' if row.state == 'does not apply' else 'Did not run'}: {row.reason}"
-    return f"no latency: {f'{row.backend} simulates it, at least in part' if row.simulated else row.reason}"
+    return f"no latency: {row.reason}"
