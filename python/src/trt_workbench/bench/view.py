@@ -192,7 +192,7 @@ def standings(work: WorkTable, evidence: Callable[[Mark | None], Cell] | None = 
             places=("page",),
         ),
         Column("latency", lambda row: latency(row.standing.latency_ms), 3, unit="ms", better="lower"),
-        Column("\N{MULTIPLICATION SIGN} best", lambda row: _ratio(row.standing.against_best, "1"), 2),
+        Column("\N{MULTIPLICATION SIGN} best", lambda row: _ratio(row.standing.against_best, "1.00"), 2),
         Column(
             "interval (coverage)",
             lambda row: (best := row.standing.against_best) and best.interval(),
