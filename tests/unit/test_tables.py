@@ -25,7 +25,7 @@ PATHS = NAMES.map(lambda name: f"/models/{name}/{name}.onnx")
 HEADINGS = ["ms", "runtime", "speed-up", "largest logit difference", "latency, ms", "95 % interval", "", "milliseconds"]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data(), st.integers(16, 200))
 def test_no_word_is_cut_and_nothing_is_wider_than_the_terminal_where_it_fits(data: st.DataObject, width: int) -> None:
     kinds = data.draw(st.lists(st.sampled_from([FIGURES, NAMES, VERDICTS, SENTENCES, PATHS]), min_size=1, max_size=12))

@@ -33,20 +33,20 @@ def fit(table: Table, console: Console) -> Table:
     texts = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
     long = [column.overflow == "crop" for column in table.columns]
     widths, cells = (
-        [max((cell_len(line) for text in each[first:] for line in text.split("\n")), default=1) for each in texts]
+        [max([1, *(cell_len(line) for text in each[first:] for line in text.split("\n"))]) for each in texts]
         for first in (0, 1)
     )
     if sum(widths) + 3 * len(widths) + 1 <= console.width:
         return table
     words = [1 if cut else _longest(each[1:]) for each, cut in zip(texts, long, strict=True)]
     least = [
-        max(_longest(wrap(each[0], 1, break_long_words=False)), word, min(width // 2, _LONG))
-        for each, word, width in zip(texts, words, cells, strict=True)
+        max(_longest(wrap(each[0], 1, break_long_words=False)), word, min(width if cut else width // 2, _LONG))
+        for each, word, width, cut in zip(texts, words, cells, long, strict=True)
     ]
     table.box, table.pad_edge, table.collapse_padding = SIMPLE_HEAD, False, True
     frame = 2 * len(widths)
     if sum(least) + frame > console.width:
-        table.padding, frame = (0, 0), len(widths) + 1
+        table.padding, table.show_edge, frame = (0, 0), False, len(widths) - 1
     spare = console.width - frame
     if sum(least) > spare:
         return _listed(table, [heading for heading, *_ in texts], max([1, *words]), console.width)
@@ -71,8 +71,8 @@ def _listed(table: Table, heads: list[str], word: int, width: int) -> Table:
     listed = Table.grid(Column(no_wrap=True, width=wide), Column(overflow="fold", width=room), padding=(0, 2, 0, 0))
     listed.title, listed.width, listed.pad_edge = table.title, wide + 2 + room, False
     for cells in zip(*(column.cells for column in table.columns), strict=True):
-        for pair in [*zip(map(Text, heads), cells, strict=True), ("", "")]:
-            listed.add_row(*pair)
+        for head, cell in zip([*map(Text, heads), Text()], [*cells, ""], strict=True):
+            listed.add_row(head, cell)
     return listed
 
 
