@@ -45,8 +45,8 @@ def models(found: Upgrade) -> Table:
     columns = [
         Column("model", "name"),
         Column("outcome", verdict("outcome")),
-        Column("before", verdict("before.word")),
-        Column("after", verdict("after.word")),
+        Column("verdict before", verdict("before.word")),
+        Column("verdict after", verdict("after.word")),
         Column("shapes", lambda one: (one.after or one.before).shapes, places=ROOMY),
         Column("largest relative L2", "after.relative_l2", form="{:.1e}".format, places=ROOMY),
         *(
@@ -58,7 +58,7 @@ def models(found: Upgrade) -> Table:
             )
             for side in ("before", "after")
         ),
-        *(Column(side, f"timed.{side}_ms", 3, unit="ms", places=ROOMY) for side in ("before", "after")),
+        *(Column(f"latency {side}", f"timed.{side}_ms", 3, unit="ms", places=ROOMY) for side in ("before", "after")),
         Column("latency, after/before", lambda one: ratio(one.timed), 3),
         Column("why", sentence, places=("terminal",), long=True),
     ]
