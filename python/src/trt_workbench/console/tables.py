@@ -21,10 +21,10 @@ def fit(table: Table, console: Console) -> Table:
     """Return a table as it fits the console, as far as that breaks no word.
 
     A table that is too wide loses the lines between its columns. Then the widest columns get narrower, headings first:
-    cells and headings go on in the next line between words, short cells last. In a column whose overflow is "crop", a
-    cell that is one word keeps its ends, and a longer word of a sentence is broken. No column of long cells gets
-    narrower than twelve characters. Where that is not enough, the columns stand closer; then the table is a list: a
-    line for each cell, with its heading. A word that is wider than the console goes beyond it.
+    cells and headings go on in the next line between words, short cells last. Where that is not enough, in a column
+    whose overflow is "crop" a cell that is one word keeps its ends, and a longer word of a sentence is broken, down to
+    twelve characters. Then the columns stand closer, and then the table is a list: a line for each cell, with its
+    heading. A word that is wider than the console goes beyond it.
 
     Args:
         table: may be changed.
@@ -38,9 +38,13 @@ def fit(table: Table, console: Console) -> Table:
     )
     if sum(widths) + 3 * len(widths) + 1 <= console.width:
         return table
-    words = [1 if cut else _longest(each[1:]) for each, cut in zip(texts, long, strict=True)]
+    words = [_longest(each[1:]) for each in texts]
     least = [
-        max(_longest(wrap(each[0], 1, break_long_words=False)), word, min(width if cut else width // 2, _LONG))
+        max(
+            _longest(wrap(each[0], 1, break_long_words=False)),
+            1 if cut else word,
+            min(width if cut else width // 2, _LONG),
+        )
         for each, word, width, cut in zip(texts, words, cells, long, strict=True)
     ]
     table.box, table.pad_edge, table.collapse_padding = SIMPLE_HEAD, False, True
@@ -49,9 +53,15 @@ def fit(table: Table, console: Console) -> Table:
         table.padding, table.show_edge, frame = (0, 0), False, len(widths) - 1
     spare = console.width - frame
     if sum(least) > spare:
-        return _listed(table, [heading for heading, *_ in texts], max([1, *words]), console.width)
-    if sum(whole := [max(one, min(width, _SHORT)) for one, width in zip(least, cells, strict=True)]) <= spare:
-        least = whole
+        return _listed(
+            table,
+            [heading for heading, *_ in texts],
+            max([1, *(word for word, cut in zip(words, long, strict=True) if not cut)]),
+            console.width,
+        )
+    for more in (words, [min(width, _SHORT) for width in cells]):
+        if sum(whole := [max(pair) for pair in zip(least, more, strict=True)]) <= spare:
+            least = whole
     while sum(widths) > spare:
         # a heading is broken before any cell
         open_ = [place for place, width in enumerate(widths) if width > least[place]]
@@ -80,8 +90,7 @@ def _shortened(cell: Any, width: int) -> Any:
     """Return a cell that is one word without its middle, where it is wider than its column."""
     if len(cell) <= width or re.search(r"\s", str(cell)):
         return cell
-    head = (width - 1) // 2
-    return Text.assemble(cell[:head], "…", cell[len(cell) - (width - 1 - head) :])
+    return Text.assemble(cell[: (width - 1) // 2], "…", cell[len(cell) - width // 2 :])
 
 
 def _longest(texts: list[str]) -> int:
