@@ -309,7 +309,7 @@ def roles(sides: Sequence[SideView]) -> Table:
         for place, (side, which) in enumerate(zip(sides, ("first", "second"), strict=False))
         for column in (
             Column(f"{side.noun} of the {which}", f"1.{place}.0"),
-            Column("time", f"1.{place}.1", 4, unit="ms"),
+            Column(which, f"1.{place}.1", 4, unit="ms"),
         )
     ]
     return Table([Column("role", "0"), *columns], role_rows(sides))
@@ -319,8 +319,11 @@ def summed(sides: Sequence[SideView]) -> Table:
     """Return the time by operator and precision with a bar a side."""
     columns = [
         column
-        for place, side in enumerate(sides)
-        for column in (Column("time", f"time_ms.{place}", 4, unit="ms"), Column(side.noun, f"number.{place}", 0))
+        for place, (side, which) in enumerate(zip(sides, ("first", "second"), strict=False))
+        for column in (
+            Column(which if len(sides) > 1 else "time", f"time_ms.{place}", 4, unit="ms"),
+            Column(f"{side.noun} of the {which}" if len(sides) > 1 else side.noun, f"number.{place}", 0),
+        )
     ]
     bars = Column("time of one run, from zero", _bars, places=("page",))
     return Table([Column("operator", "operator"), Column("precision", "precision"), *columns, bars], totals(sides))
