@@ -91,3 +91,9 @@ def test_numbers_stand_at_the_right_and_yes_or_no_does_not() -> None:
 )
 def test_what_a_value_is_in_words(value: object, text: str) -> None:
     assert Column("", "", 2).worded(value) == text
+
+
+def test_without_rows_the_headings_say_what_there_is_none_of(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(Table(("class", Column("found", "1", places=("terminal",))), [], "Classes"))
+    said = capsys.readouterr().out.split()
+    assert {"Classes", "class", "found"} <= set(said)

@@ -140,13 +140,14 @@ class Table:
         self.rows = list(self.rows)
 
     def columns(self, place: Place) -> list[Column]:
-        """Return the columns that are shown in a place: not those in which no row says anything."""
+        """Return the columns that are shown in a place: not those in which no row says anything, if there is any."""
         every = [one if isinstance(one, Column) else Column(one, str(number)) for number, one in enumerate(self.heads)]
         known = [one for one in every if place in one.places]
         return [
             one
             for one in known
-            if any(cell.drawn or cell.text not in ("", NONE) for row in self.rows for cell in one.cells(row))
+            if not self.rows
+            or any(cell.drawn or cell.text not in ("", NONE) for row in self.rows for cell in one.cells(row))
         ]
 
     def numeric(self, place: Place) -> list[bool]:
