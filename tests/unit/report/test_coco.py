@@ -56,7 +56,7 @@ def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]
     assert "circle &lt;b&gt;" in page
     assert "circle <b>" not in page
     assert "&#39;a folder&#39;" in page
-    assert "too few samples" in page  # for percentiles
+    assert "too few to claim" in page  # percentiles
 
 
 def test_colours_tell_what_is_found_missed_and_wrong(tmp_path: Path) -> None:
