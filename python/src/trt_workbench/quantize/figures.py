@@ -17,7 +17,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import compare_rows, divergence, log_softmax
-from trt_workbench.core.documents import write_json
+from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.statistics.bootstrap import another
@@ -190,7 +190,7 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         "targets": partial(data.targets, request["annotations"] and Path(request["annotations"])),
         "folder": folder,
         "seed": asked["seed"],
-        "baseline": baseline,
+        "baseline": baseline and partial(read_document, baseline / SAMPLES, SampleScores),
     }
     write_json(folder / SAMPLES, SampleScores(names=list(data.names), call_ms=call_ms, **metric.numbers(run)))
     return {"provenance": provenance, "overflow": overflow, "verification": mark}

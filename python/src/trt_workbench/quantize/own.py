@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import load_arrays, save_arrays
-from trt_workbench.core.documents import read_document
 from trt_workbench.core.elements import Kind, kind, widened
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.extensions import SCORES, extensions
@@ -188,8 +187,11 @@ class OwnScore(ArrayMetric):
             UsageProblem: the function fails on a sample, which is named, or gives other names than of the first one.
         """
         outputs, targets, names, count = run["outputs"], run["targets"](), run["names"], len(run["names"])
-        known = read_document(run["baseline"] / "samples.json", dict[str, Any])["numbers"] if run["baseline"] else {}
-        guesses = [one["guessed"] for one in known.values() if one["guessed"]]
+        guesses = [
+            one.guessed.model_dump()
+            for one in (run["baseline"]().numbers.values() if run["baseline"] else ())
+            if one.guessed
+        ]
         # behind the samples is their mean; of whole numbers and texts, which may be no quantities, the first has to do
         means = {name: widened(one).mean(axis=0) if kind(one) is Kind.REAL else one[0] for name, one in outputs.items()}
         rows = {name: np.concatenate([one, means[name][None].astype(one.dtype)]) for name, one in outputs.items()}
