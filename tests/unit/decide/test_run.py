@@ -7,7 +7,8 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.decide import run as decide_run
 from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, subject_of
@@ -33,6 +34,18 @@ def test_a_format_that_does_not_apply_does_so_on_every_runtime_whatever_its_word
     assert all("budget.onnx" in (row.reason or "") for row in rows)
     assert notes == ["Making nvfp4"]
     assert run.left_out == []
+
+
+def test_where_no_runtime_can_serve_what_the_last_one_lacks_is_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_onnx(tmp_path / "m.onnx", "g (float[n,7] x) => (float[n,7] y) { y = Relu(x) }")
+    calibration = CalibrationSettings()
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration), calibration)
+    run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, lambda _: None)
+    monkeypatch.setattr(decide_run, "unavailable_backends", lambda names, *_: {n: ComponentMissing(n) for n in names})
+    with pytest.raises(ComponentMissing, match=r"^ort-cpu$"):
+        run.run()
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])

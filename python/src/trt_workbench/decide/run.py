@@ -238,9 +238,10 @@ class DecideRun:
         self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
         if self.settings.backends:
             return names
-        absent = [name for name in names if name in self._unavailable]
-        if absent:
+        if absent := [name for name in names if name in self._unavailable]:
             self.left_out.append(f"Not on this machine: {', '.join(absent)} (`trtw backends` says why).")
+        if len(absent) == len(names):
+            raise self._unavailable[names[-1]]
         return [name for name in names if name not in absent]
 
     def _make(self, tried: Sequence[DraftRow]) -> None:
