@@ -24,7 +24,6 @@ ARGUMENTS = {
     "submit": ("run.yaml", "--to", "local"),
     "check-contract": ("contract.json", "m.onnx"),
     "refit-engine": ("m.plan", "m.onnx", "--plan", "new.plan"),
-    "inspect-engine": ("m.plan",),
     "upgrade": ("m.onnx", "--to", "."),
     **dict.fromkeys(("quantize", "sensitivity"), ("m.onnx", "--to", "int8", "--calibration", "random")),
     **dict.fromkeys(("sanitize-onnx", "export-triton", "make-contract", "export-llm"), ("m.onnx", "--output", "made")),

@@ -219,7 +219,7 @@ RUN_BY = {
         "infer-engine model.onnx --backend ort-cpu -i samples/ --output tmp/reference"
     ],
     "cli/engines/test_plans.py::test_the_manifest_is_shown_without_the_native_core": [
-        "inspect-engine model.plan --manifest-only"
+        "inspect model.plan --manifest-only"
     ],
     "integration/test_backends_agree.py::test_a_backend_gives_the_figures_of_ort_cpu": [
         "eval-coco --backend torch --precision bf16 --limit 60"

@@ -145,7 +145,7 @@ def test_a_console_script_shows_the_same_panels() -> None:
     assert added == {"--install-completion", "--show-completion"}
 
 
-@pytest.mark.parametrize("command", ["infer-engine", "profile", "inspect-engine"])
+@pytest.mark.parametrize("command", ["infer-engine", "profile", "inspect"])
 def test_loading_an_engine_has_one_panel_of_the_same_options(command: str) -> None:
     text = trtw(command, "--help").stdout
     assert {"--trust", "--allow-host-code", "--device"} <= set(options(text, "Loading an engine"))

@@ -167,7 +167,6 @@ PLANS: dict[str, tuple[object, ...]] = {
     "infer-engine, a plan": ("infer-engine", "m.plan", "--no-bench"),
     "infer-engine, a plan by the backend": ("infer-engine", "m.plan", "--backend", "trt", "--no-bench"),
     "inspect": ("inspect", "m.plan"),
-    "inspect-engine": ("inspect-engine", "m.plan"),
     "verify": ("verify", "m.plan", "--model", "m.onnx", "--quick"),
     "profile": ("profile", "m.plan"),
 }

@@ -114,7 +114,7 @@ def test_a_build_is_described_without_gpu_tensorrt_and_core(
     assert json_of("build-engine", model, "--dry-run")["options"]["precision"] == ["fp32"]
 
 
-@pytest.mark.parametrize("command", ["setup-tensorrt", "build-engine", "inspect-engine", "refit-engine", "build-ort"])
+@pytest.mark.parametrize("command", ["setup-tensorrt", "build-engine", "inspect", "refit-engine", "build-ort"])
 def test_help_needs_no_gpu(gpus: Fixture, command: str) -> None:
     gpus()
     assert trtw(command, "--help").exit_code == 0

@@ -293,7 +293,6 @@ _OPTIONS = {
     ),
     "predict": ("--family", "--conf", "--classes", "--limit", "--imgsz", "--max-dets", "--preprocess"),
     "inspect": ("--device", "--manifest-only", "--trust"),
-    "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
     "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
     "make-contract": (
@@ -469,7 +468,7 @@ def _inspect_model(rng: Rng) -> _Recipe:
 
 def _inspect(rng: Rng) -> _Recipe:
     more = ["--trust"] if rng.random() < 0.3 else []
-    return _Recipe(["inspect-engine", "engine/model.plan", *more], ["engine/model.plan", "engine/model.plan.json"])
+    return _Recipe(["inspect", "engine/model.plan", *more], ["engine/model.plan", "engine/model.plan.json"])
 
 
 def _refit(_: Rng) -> _Recipe:

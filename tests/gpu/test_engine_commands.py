@@ -219,7 +219,7 @@ def test_measuring_agrees_with_itself(plan: Path, trtw: Trtw, tmp_path: Path) ->
 
 
 def test_layers_are_inspected(plan: Path, trtw: Trtw) -> None:
-    document = json.loads(trtw("inspect-engine", plan, "--json").stdout)
+    document = json.loads(trtw("inspect", plan, "--json").stdout)
     assert any("first_conv" in layer["Name"] for layer in document["engine"]["layers"])
     assert document["engine"]["tensors"][0]["profiles"][0][2] == [4, 3, SIDE, SIDE]
 

@@ -69,8 +69,7 @@ def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "seen" / "predict.json").read_text(encoding="utf-8"))
     assert document["provenance"]["plan_sha256"] == metrics["provenance"]["plan_sha256"]
     assert document["verification"]
-    plan = document["provenance"]["plan"]
-    assert trtw("inspect", plan, "--json") == trtw("inspect-engine", plan, "--json")
+    assert document["provenance"]["plan"] in trtw("inspect", document["provenance"]["plan"], "--json")
 
 
 def test_an_engine_whose_images_have_the_channels_last_finds_what_the_row_major_one_finds(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_an_engine_whose_images_have_the_channels_last_finds_what_the_row_major_
             where = ("--preprocess", place, "--postprocess", "host", *fixed)
             trtw("eval-coco", plan, *where, "--output", out)
             scores[kind, place] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["AP"]
-        assert kind == "linear" or "format of images" in trtw("inspect-engine", plan)
+        assert kind == "linear" or "format of images" in trtw("inspect", plan)
         trtw("infer-engine", plan, "--duration", 0, "--warmup", 0, "--iterations", 5)
     assert max(scores.values()) - min(scores.values()) < 0.03, scores
     assert scores["hwc8", "device"] > 0.5

@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "verify m.onnx --backend ort-cpu --quick": (0, 1, 2),  # beside itself, as there is no other runtime
     "decide m.onnx --data x.npy --score cosine --precisions fp32,int8 --no-search --repetitions 0": (0, 1),
     "build-engine m.onnx --max-batch 2 --dry-run": (0,),
-    "inspect-engine fake.plan": (2, 3),
+    "inspect fake.plan": (2, 3),
     "refit-engine fake.plan m.onnx -o refitted.plan": (2, 3),
     "eval-llm --limit 40 --window 16 --backends ort-cpu": (3,),
     "export-llm tiny-lm -o exported": (3,),

@@ -29,10 +29,6 @@ _BUILDS = (
 PURPOSES = {
     "See": {
         "inspect": ("inspect.cli:inspect", "Describe a model or an engine without running it."),
-        "inspect-engine": (
-            "inspect.engine_cli:inspect_engine",
-            "Show an engine's inputs, outputs, profiles and layers.",
-        ),
         "partitions": (
             "inspect.partitions_cli:partitions",
             "Show which nodes of a model go to which provider, and why.",

@@ -16,11 +16,8 @@ from trt_workbench.engine import native
 
 
 def test_inspect_shows_manifest_and_layers(plan: Path) -> None:
-    printed = stdout_of("inspect-engine", plan)
-    assert "total [layer]" in printed
-    assert trtw("inspect", plan).stdout == printed
+    assert "total [layer]" in stdout_of("inspect", plan)
     document = json.loads(trtw("inspect", plan, "--json").stdout)
-    assert document == json.loads(trtw("inspect-engine", plan, "--json").stdout)
     assert document["manifest"]["model"]["file"] == "model.onnx"
     assert [layer["Name"] for layer in document["engine"]["layers"]] == ["total [layer]", "ratio [layer]"]
     assert [tensor["name"] for tensor in document["engine"]["tensors"]] == ["x", "y", "total", "ratio"]
@@ -46,7 +43,7 @@ def test_a_plan_that_is_not_the_built_one_is_refused(plan: Path) -> None:
     content = plan.read_bytes()
     for changed in (content[:-5], content[:-1] + b"!", content + b"more"):
         plan.write_bytes(changed)
-        for words in (("inspect-engine", plan), ("infer-engine", plan)):
+        for words in (("inspect", plan), ("infer-engine", plan)):
             held(stderr_of(*words))
 
 
@@ -67,7 +64,7 @@ def test_a_plugin_library_is_opened_only_if_the_user_names_it(model: Path, tmp_p
     assert "--plugin" in told
     assert trtw(*refit, "--plugin", library).exit_code == 0
     moved = library.rename(tmp_path / "elsewhere.so")
-    for command in (("inspect", refit[-1]), ("inspect-engine", refit[-1]), ("infer-engine", refit[-1], "--no-bench")):
+    for command in (("inspect", refit[-1]), ("infer-engine", refit[-1], "--no-bench")):
         held(" ".join(stderr_of(*command).split()))
         held(" ".join(stderr_of(*command, "--trust").split()))
         assert trtw(*command, "--plugin", moved).exit_code == 0
@@ -75,7 +72,7 @@ def test_a_plugin_library_is_opened_only_if_the_user_names_it(model: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    "words", [("inspect-engine", "{plan}", "--manifest-only"), ("refit-engine", "{plan}", "{model}", "-o", "new.plan")]
+    "words", [("inspect", "{plan}", "--manifest-only"), ("refit-engine", "{plan}", "{model}", "-o", "new.plan")]
 )
 def test_trust_is_not_advised_where_the_manifest_is_needed(plan: Path, model: Path, words: tuple[str, ...]) -> None:
     asked = [word.format(model=model, plan=plan) for word in words]
@@ -90,7 +87,7 @@ def test_trust_is_not_advised_where_the_manifest_is_needed(plan: Path, model: Pa
 
 
 def test_a_manifest_is_not_shown_on_trust(plan: Path) -> None:
-    held(stderr_of("inspect-engine", plan, "--manifest-only", "--trust"))
+    held(stderr_of("inspect", plan, "--manifest-only", "--trust"))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +108,6 @@ def test_a_plan_of_another_version_or_gpu_is_refused(
     "words",
     [
         ("inspect", "FILE"),
-        ("inspect-engine", "FILE"),
         ("infer-engine", "FILE"),
         ("verify", "FILE"),
         ("profile", "FILE", "--backend", "trt"),
@@ -155,7 +151,7 @@ def test_pickled_arrays_are_never_loaded(plan: Path, tmp_path: Path) -> None:
     [
         ("build-engine", "{model}"),
         ("infer-engine", "{plan}"),
-        ("inspect-engine", "{plan}"),
+        ("inspect", "{plan}"),
         ("refit-engine", "{plan}", "{model}", "-o", "new.plan"),
         ("eval-coco", "--backend", "trt", "--model", "{model}", "--data", "{folder}", "--annotations", "{model}"),
     ],
@@ -193,6 +189,6 @@ def test_what_is_missing_is_named_root_cause_first(
 def test_the_manifest_is_shown_without_the_native_core(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, native.MODULE, None)
     native.native.cache_clear()
-    document = json.loads(trtw("inspect-engine", plan, "--manifest-only", "--json").stdout)
+    document = json.loads(trtw("inspect", plan, "--manifest-only", "--json").stdout)
     assert document["engine"] is None
     assert document["manifest"]["engine"]["sha256"] == document["sha256"]

@@ -84,7 +84,7 @@ def test_why_builds_differ_is_a_table_of_layers(dynamic: Path) -> None:
 def test_a_build_says_that_it_took_no_timings_of_others(dynamic: Path, tmp_path: Path) -> None:
     found = build(dynamic, "--build-number", 2, "--verify", "off")
     assert found["manifest"]["options"]["build_number"] == 2
-    printed = stdout_of("inspect-engine", found["plan"], "--manifest-only")
+    printed = stdout_of("inspect", found["plan"], "--manifest-only")
     assert "2, from an empty timing cache" in printed
     assert not list((tmp_path / "out").glob("timing-caches/*.timing"))  # nor gave it any
     build(dynamic, "--verify", "off")

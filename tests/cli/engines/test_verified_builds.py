@@ -55,7 +55,7 @@ def test_an_engine_comes_with_its_verdict_shapes_and_hashes(dynamic: Path, tmp_p
     assert found.evidence
     assert json.loads((Path(found.evidence) / "verify.json").read_text())["verdict"] == "right"
     assert "right (quick, 4 of 4 shapes compared with ort-cpu" in " ".join(
-        trtw("inspect-engine", plan, "--manifest-only").stdout.replace("│", " ").split()
+        trtw("inspect", plan, "--manifest-only").stdout.replace("│", " ").split()
     )
 
 
@@ -201,9 +201,9 @@ def test_an_input_of_another_float_type_with_the_channels_last_is_verified(tmp_p
     assert document["manifest"]["options"]["io_formats"] == {"x": ["hwc8"]}
     assert document["manifest"]["inputs"][0]["dtype"] == "float16"
     assert verdict(plan).verdict.startswith("right")
-    (x, _) = json_of("inspect-engine", plan)["engine"]["tensors"]
+    (x, _) = json_of("inspect", plan)["engine"]["tensors"]
     assert (x["dtype"], x["format"]) == ("float16", "hwc8")
-    assert "format of x" in trtw("inspect-engine", plan).stdout
+    assert "format of x" in trtw("inspect", plan).stdout
 
 
 @pytest.mark.long

@@ -63,7 +63,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--percentile": (_TRTEXEC, ("--percentiles",)),
     "--exportTimes": (_TRTEXEC, ("--export-times",)),
     "--dumpProfile": (_TRTEXEC, ("`trtw profile` times every layer.",)),
-    "--exportLayerInfo": (_TRTEXEC, ("`trtw inspect-engine m.plan --json` lists the layers.",)),
+    "--exportLayerInfo": (_TRTEXEC, ("`trtw inspect m.plan --json` lists the layers.",)),
     "--versionCompatible": (_TRTEXEC, ("--version-compatible",)),
     "--iterations": (_TRTEXEC, _TIMED),
     "--duration": (_TRTEXEC, _TIMED),
@@ -139,8 +139,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "segment": "predict",
     "benchmark": "bench",
     "lm_eval": "eval-llm",
+    "inspect-engine": "inspect",
 }
-"""Commands of other tools, and ours."""
+"""Commands of other tools, and one of before, and ours."""
 
 
 def advice(command: str, words: Sequence[str], flags: Sequence[str]) -> str | None:

@@ -190,7 +190,7 @@ class BuildOptions:
     ] = None
     profiling_verbosity: Annotated[
         Literal["none", "layer_names_only", "detailed"],
-        BuildSetting("How much detail of the layers `inspect-engine` can report.", _KIND),
+        BuildSetting("How much detail of the layers `inspect` can report.", _KIND),
     ] = "detailed"
     timing_cache: Annotated[
         Path | None,

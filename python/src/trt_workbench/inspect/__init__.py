@@ -1,4 +1,4 @@
-"""`inspect`, `inspect-engine` and `partitions`: what a model or engine is, without running it.
+"""`inspect` and `partitions`: what a model or engine is, without running it.
 
 In: `model_facts.py`, `engine/inspection.py`, `backends/ort/partitions.py`. Out: tables, or JSON on stdout.
 """

@@ -1,4 +1,4 @@
-"""`trtw inspect-engine`: what an engine is, by its manifest and by TensorRT's own engine inspector."""
+"""`trtw inspect` of an engine: its manifest, and what TensorRT's own engine inspector reports."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_workbench.console.common import (
-    DebugOption,
-    JsonOption,
-    handled,
-    note,
-    print_json,
-    print_line,
-    print_table,
-)
+from trt_workbench.console.common import note, print_json, print_line, print_table
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
+from trt_workbench.core.settings import Plugins
 from trt_workbench.report.tables import Column, Table, at
 
 if TYPE_CHECKING:
@@ -89,30 +81,6 @@ _LAYERS = (
 ManifestOnly = Annotated[
     bool, typer.Option("--manifest-only", help="Show only the manifest; needs neither TensorRT nor a GPU.")
 ]
-
-
-@handled
-def inspect_engine(
-    plan: Annotated[Path, typer.Argument(help="Plan made by `build-engine`.")],
-    *,
-    manifest_only: ManifestOnly = False,
-    trust: Trust = False,
-    allow_host_code: HostCode = False,
-    plugins: Plugins = (),
-    device: Device = 0,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
-) -> None:
-    """Show an engine's inputs, outputs, profiles and layers. The manifest is checked against the plan first."""
-    show_plan(
-        plan,
-        manifest_only=manifest_only,
-        trust=trust,
-        allow_host_code=allow_host_code,
-        plugins=plugins,
-        device=device,
-        as_json=as_json,
-    )
 
 
 def show_plan(
