@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transducer import Decoder, Joiner
 
 from trt_workbench.stream.contract.log_mel import log_mel
-from trt_workbench.stream.transcribe.spoken_code import BLANK, DURATIONS, TOKENS, steps, utterance
+from trt_workbench_speech.spoken_code import BLANK, DURATIONS, TOKENS, steps, utterance
 
 ENCODER = Path(__file__).with_name("streaming-encoder.onnx")
 HELD_OUT_SEED, HELD_OUT = 2 * 10**6, 64

@@ -23,9 +23,7 @@ VALUES = {
     **dict.fromkeys(("--imgsz", "--max-dets", "--workspace", "--warmup"), "320"),
     **dict.fromkeys(("--conf", "--iou"), "0.5"),
     **dict.fromkeys(("--precision", "--precisions"), "fp16"),
-    **dict.fromkeys(
-        ("--data", "--inputs", "--text", "--calibration", "--transcribe", "--plugin", "--annotations"), "made"
-    ),
+    **dict.fromkeys(("--data", "--inputs", "--text", "--calibration", "--plugin", "--annotations"), "made"),
     **dict.fromkeys(("--timing-cache", "--export-times", "--plan"), "made.file"),
     **{"--to": "int8", "--dim": "n=1", "--input": "x=x.npy", "--percentiles": "99", "--verbosity": "verbose"},
 }
@@ -53,8 +51,8 @@ FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in 
         ),
         ("build-engine m.onnx --output m.plan", "--output is an option of other commands; use --plan here."),
         ("inspect m.onnx --output folder", "This command has no run directory."),
-        ("eval-stream m.onnx --data test.jsonl", "--data is an option of other commands; use --transcribe here."),
-        ("eval-stream m.onnx --manifest test.jsonl", "--manifest is an option of NeMo; use --transcribe here."),
+        ("eval-stream m.onnx --transcribe test.jsonl", ". `trtw eval-speech` transcribes, and takes the manifest with"),
+        ("eval-speech m.onnx --manifest test.jsonl", "--manifest is an option of NeMo; use --data here."),
         ("predict m.onnx --data images", "Give images and folders after the model."),
         ("verify m.onnx --trt", "--trt is an option of Polygraphy; use --backend trt here."),
         ("verify m.onnx --rtol 1e-3", "verify derives its limits from the precision"),

@@ -48,13 +48,13 @@ RUN_BY = {
     "cli/test_masks.py::test_boxes_and_masks_are_scored_and_shown": [
         "eval-vision yolo26n-seg.onnx --data coco8-seg.yaml"
     ],
-    "cli/test_decide_speech.py::test_precisions_of_the_embedded_encoder_are_compared_by_their_words": [
+    "plugins/speech/test_decide_speech.py::test_precisions_of_the_embedded_encoder_are_compared_by_their_words": [
         "decide models/streaming-encoder/streaming-encoder.onnx"
     ],
-    "cli/test_decide_speech.py::test_a_manifest_gives_ranges_and_a_score": [
+    "plugins/speech/test_decide_speech.py::test_a_manifest_gives_ranges_and_a_score": [
         "quantize encoder.onnx --to int8 --calibration train.jsonl --contract c.json"
     ],
-    "cli/test_decide_speech.py::test_a_manifest_and_a_contract_of_ones_own": [
+    "plugins/speech/test_decide_speech.py::test_a_manifest_and_a_contract_of_ones_own": [
         "decide m.onnx --contract c.json --data test.jsonl --calibration train.jsonl --keep WER"
     ],
     "cli/test_decide.py::test_every_row_is_scored_measured_or_has_its_reason": [
@@ -100,13 +100,13 @@ RUN_BY = {
         "eval-stream --chunks 20 --streams 1,4,16,64"
     ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
-    "plugins/speech/test_transcribe.py::test_a_bare_machine_has_an_error_rate": ["eval-stream --transcribe"],
+    "plugins/speech/test_transcribe.py::test_a_bare_machine_has_an_error_rate": ["eval-speech"],
     "plugins/speech/test_transcribe.py::test_the_same_audio_in_other_chunks_and_whole": [
-        "eval-stream --transcribe --also whole --also 17 --also 121",
-        "eval-stream m.onnx --contract c.json --transcribe test.jsonl --also offline.onnx=offline.json",
+        "eval-speech --also whole --also 17 --also 121",
+        "eval-speech m.onnx --contract c.json --data test.jsonl --also offline.onnx=offline.json",
     ],
     "plugins/speech/test_transcribe.py::test_a_manifest_gives_what_the_code_gives": [
-        "eval-stream m.onnx --contract c.json --transcribe test.jsonl"
+        "eval-speech m.onnx --contract c.json --data test.jsonl"
     ],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],
     "cli/test_export_llm.py::test_an_export": [

@@ -152,7 +152,7 @@ def test_loading_an_engine_has_one_panel_of_the_same_options(command: str) -> No
 
 
 def test_a_shell_completes_commands_options_and_choices() -> None:
-    assert completed("trtw", "trtw eval-") == ["eval-coco", "eval-vision", "eval-llm", "eval-stream"]
+    assert completed("trtw", "trtw eval-") == ["eval-coco", "eval-vision", "eval-llm", "eval-stream", "eval-speech"]
     assert completed("trtw", "trtw build-engine --timing-cache") == ["--timing-cache", "--timing-cache-strict"]
     assert completed("build-engine", "build-engine --verify f") == ["full", "fix"]
 

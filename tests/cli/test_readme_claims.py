@@ -55,6 +55,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments",
         "cli/test_eval_stream.py::test_streams_in_real_time_are_compared_then_timed_and_shown",
     ),
+    "what each precision of a streaming model transcribes": (
+        "plugins/speech/test_transcribe.py::test_a_bare_machine_has_an_error_rate",
+        "plugins/speech/test_transcribe.py::test_a_precision_that_writes_other_words_fails",
+    ),
     "the objects in your images and videos": (
         "cli/test_predict.py::test_a_folder_gives_lines_pictures_and_a_document",
         "cli/test_predict.py::test_a_video_is_seen_frame_by_frame",

@@ -36,7 +36,7 @@ def test_shards_give_what_one_process_gives(tmp_path: Path) -> None:
     assert "Merged from 3 shards of 3." in (tmp_path / "merged" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("more", [("--faults",), ("--record",), ("--streams", "2"), ("--transcribe", "")])
+@pytest.mark.parametrize("more", [("--faults",), ("--record",), ("--streams", "2")])
 def test_what_shards_do_not_have(tmp_path: Path, more: tuple[str, ...]) -> None:
     held(stderr_of(*WORDS, "--shard", "0/2", "--output", tmp_path / "0", *more))
 

@@ -97,6 +97,10 @@ CASES = {
         machine=("resident", "drift", "tensor", "chunk", "text", "closed_over_functional"),  # where rounding errs most
         long=True,
     ),
+    "eval-speech": Case(
+        "eval-speech --utterances 12 --backend ort-cpu --faults --also whole --also 17 --no-report --output OUT",
+        long=True,
+    ),
     "eval-stream-fp8": Case(
         f"eval-stream out/quantize-fp8/made.onnx --model {ENCODER} --contract {CONTRACT} --chunks 12 --backend ort-cpu "
         "--input code --no-report --output OUT",

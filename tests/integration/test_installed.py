@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "eval-vision shapes-classifier --limit 2 --backend ort-cpu --output classes --no-report": (0,),
     "predict shapes-yolov10 d.png": (0,),
     "eval-stream --chunks 4 --backend ort-cpu": (0,),
+    "eval-speech --utterances 2 --backend ort-cpu --no-report": (0,),
     "check-contract streaming-encoder streaming-encoder --backend ort-cpu --chunks 4": (0,),
     "make-contract streaming-encoder -o draft.json": (0,),
     "bench bench.yaml --output bench": (0,),

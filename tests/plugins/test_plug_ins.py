@@ -13,6 +13,7 @@ from tests.texts import held
 from trt_workbench import app
 from trt_workbench.backends import registry
 from trt_workbench.core import extensions
+from trt_workbench.core.workspace import ENCODER, embedded_model
 
 ROOT = Path(__file__).parents[2]
 PLUG_INS = {path.name: path for path in (ROOT / "python" / "plugins").iterdir()}
@@ -78,7 +79,10 @@ def test_what_a_command_asks_of_an_absent_plug_in_is_named(tmp_path: Path, monke
     held(stderr_of("decide", "--targets", "rtx5090", code=3))
     held(stderr_of("report", page.parent, code=3))
     held(stderr_of("report", tmp_path, code=3))
-    held(stderr_of("eval-stream", "--chunks", "4", "--transcribe", code=3))
+    held(stderr_of("decide", embedded_model(ENCODER), code=3))
+    held(stderr_of("decide", "m.onnx", "--score", "wer", code=3))
+    words = ("quantize", embedded_model(ENCODER), "--to", "int8", "--calibration", "code")
+    held(stderr_of(*words, code=3))
 
 
 def test_a_command_of_another_package_is_one_of_ours(outside_package: Callable[..., None], tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ PURPOSES = {
         "eval-vision": ("evaluate.cli:eval_coco", _SCORES),
         "eval-llm": ("llm.cli:eval_llm", "Compare a language model's output on several runtimes."),
         "eval-stream": ("stream.cli:eval_stream", "Compare a streaming model with a reference chunk by chunk."),
+        "eval-speech": ("speech", "Transcribe utterances in every precision, and compare word error rates."),
         "bench": ("bench.cli:bench", "Measure models on runtimes and rank them."),
         "profile": ("profile.cli:profile", "Time every layer, node and kernel; compare two precisions."),
         "infer-engine": ("infer.cli:infer_engine", "Run an engine or a model on arrays, check it, or measure it."),

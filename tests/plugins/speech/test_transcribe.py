@@ -1,4 +1,4 @@
-"""`trtw eval-stream --transcribe`: words, their error rates, gates, and manifests that are none."""
+"""`trtw eval-speech`: words, their error rates, gates, and manifests that are none."""
 
 import json
 import shutil
@@ -16,11 +16,11 @@ from tests.texts import held
 
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.workspace import ENCODER, embedded_model
-from trt_workbench.stream.transcribe.spoken_code import BLANK, HELD_OUT_UTTERANCES, TOKENS, steps, utterance
 from trt_workbench_speech.document import TranscriptRecord
 from trt_workbench_speech.run import Transcription
+from trt_workbench_speech.spoken_code import BLANK, HELD_OUT_UTTERANCES, TOKENS, steps, utterance
 
-QUICK = ("eval-stream", "--backend", "ort-cpu", "--chunks", 4, "--mode", "closed-loop", "--no-report")
+QUICK = ("eval-speech", "--backend", "ort-cpu", "--no-report")
 
 
 def write_wav(path: Path, samples: Any, rate: int = 16_000) -> None:
@@ -49,8 +49,8 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 def test_a_bare_machine_has_an_error_rate(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    printed = stdout_of(*QUICK, "--faults", "--output", run, "--transcribe")
-    found = json.loads((run / "metrics.json").read_text())["transcription"]
+    printed = stdout_of(*QUICK, "--faults", "--output", run)
+    found = json.loads((run / "metrics.json").read_text())
     reference, fp32 = found["sides"]
     assert (found["utterances"], found["words"], found["source"]) == (48, 679, {"kind": "code"})
     assert 0 < fp32["wer"]["value"] < 0.03
@@ -87,8 +87,8 @@ def test_a_manifest_gives_what_the_code_gives(tmp_path: Path, spoken: Path) -> N
         {"audio": "two.wav", "text": texts[1], "offset": seconds},
         {"audio": "2.wav", "text": ""},
     )
-    found = json_of(*QUICK, "--transcribe", manifest, "--normalize", "--output", tmp_path / "run")
-    assert found["transcription"]["normalized"]
+    found = json_of(*QUICK, "--data", manifest, "--normalize", "--output", tmp_path / "run")
+    assert found["settings"]["normalize"]
     assert "1 text of the manifest is empty: any word is an error." in found["notes"]
     records: list[TranscriptRecord] = read_lines(tmp_path / "run" / "transcripts.jsonl", TranscriptRecord)
     heard = [one.found["fp32"] for one in records]
@@ -96,16 +96,16 @@ def test_a_manifest_gives_what_the_code_gives(tmp_path: Path, spoken: Path) -> N
     assert heard[1] == heard[3]
     assert [one.errors["fp32"] for one in records[:4]] == [0] * 4
     assert records[4].errors["fp32"] == len(heard[4].split()) > 5
-    plain = json_of(*QUICK, "--transcribe", manifest, "--utterances", 3, "--output", tmp_path / "plain")
-    side = plain["transcription"]["sides"][0]
+    plain = json_of(*QUICK, "--data", manifest, "--utterances", 3, "--output", tmp_path / "plain")
+    side = plain["sides"][0]
     assert side["wer"]["value"] > 0.2  # the upper case
     assert side["plain_wer"] == 0
-    assert "The vocabulary cannot write" in plain["notes"][-1]
+    assert "The vocabulary cannot write" in plain["notes"][0]
 
 
 @pytest.mark.long
 def test_gates_end_with_1(tmp_path: Path) -> None:
-    words = (*QUICK, "--transcribe", "--utterances", 24, "--max-wer", 0, "--output", tmp_path / "run")
+    words = (*QUICK, "--utterances", 24, "--max-wer", 0, "--output", tmp_path / "run")
     held(stderr_of(*words, code=1).splitlines()[-1])
 
 
@@ -121,13 +121,13 @@ def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
     contract["gates"] = {"fp32": {"rel_l2_max": 9}, "head_agreement_min": None}
     (folder / "contract.json").write_text(json.dumps(contract))
     manifest = write_manifest(tmp_path, *_written(tmp_path, 4))
-    words = ("--contract", folder / "contract.json", "--model", embedded_model(ENCODER), "--transcribe", manifest)
+    words = ("--contract", folder / "contract.json", "--model", embedded_model(ENCODER), "--data", manifest)
     found = json_of(*QUICK, folder / "spoiled.onnx", *words, "--output", tmp_path / "run", code=1)
     (failure,) = found["failures"]
-    assert failure.startswith("fp32 transcription: gate wer_loss: WER is +")
-    changed = found["transcription"]["changes"]["fp32"]
+    assert failure.startswith("fp32: gate wer_loss: WER is +")
+    changed = found["changes"]["fp32"]
     assert changed
-    assert found["transcription"]["differences"]["fp32"]["utterances_changed"] == len(changed)
+    assert found["differences"]["fp32"]["utterances_changed"] == len(changed)
     assert all(one["found"] != one["reference"] for one in changed)
     stdout_of("report", tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text()
@@ -145,8 +145,8 @@ def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
     asked = ("17", "121", "whole", str(offline / "large.json"))
     asked = (*asked, f"{offline / 'streaming-encoder.onnx'}={offline / 'contract.json'}")
     words = [word for one in asked for word in ("--also", one)]
-    printed = stdout_of(*QUICK, "--transcribe", "--utterances", 6, *words, "--report", "--output", tmp_path / "run")
-    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["transcription"]
+    printed = stdout_of(*QUICK, "--utterances", 6, *words, "--report", "--output", tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
     reference, ways = found["sides"][0], found["ways"]
     assert [one["name"] for one in ways] == [
         "chunks of 17 frames",
@@ -174,8 +174,8 @@ def test_faults_of_a_vocabulary_that_leaves_out_the_blank(tmp_path: Path) -> Non
     folder = copied(embedded_model(ENCODER).parent, tmp_path / "model")
     pieces = (folder / "tokens.txt").read_text().splitlines()
     (folder / "tokens.txt").write_text("\n".join(one for one in pieces if not one.startswith("<")) + "\n")
-    words = ("--contract", folder / "contract.json", "--transcribe", "--utterances", 6, "--faults")
-    found = json_of(*QUICK, *words, "--output", tmp_path / "run")["transcription"]
+    words = ("--contract", folder / "contract.json", "--utterances", 6, "--faults")
+    found = json_of(*QUICK, *words, "--output", tmp_path / "run")
     assert {one["fault"]: one["caught"] for one in found["faults"]}["blank off by one"]
 
 
@@ -185,8 +185,7 @@ def test_other_ways_that_there_are_not(tmp_path: Path) -> None:
     silent.write_text(json.dumps({name: one for name, one in contract.items() if name != "decoding"}))
     said = []
     for way in ("0", "9", "18", "half", "none.json", "m.plan=c.json", silent, f"none.onnx={silent}"):
-        said.append(stderr_of(*QUICK, "--transcribe", "--utterances", 2, "--also", way).splitlines()[-1])
-    said.append(stderr_of(*QUICK, "--also", "whole").splitlines()[-1])
+        said.append(stderr_of(*QUICK, "--utterances", 2, "--also", way).splitlines()[-1])
     held(*said)
 
 
@@ -226,7 +225,7 @@ def test_manifests_that_cannot_be_used(tmp_path: Path, spoken: Path, lines: list
     with wave.open(str(tmp_path / "stereo.wav"), "wb") as file:
         file.setparams((2, 2, 16_000, 0, "NONE", ""))
         file.writeframes(bytes(64_000))
-    held(stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines)).splitlines()[-1])
+    held(stderr_of(*QUICK, "--data", write_manifest(tmp_path, *lines)).splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -247,12 +246,12 @@ def test_what_cannot_be_heard_is_refused_before_anything_runs(
     write_wav(tmp_path / "8k.wav", np.zeros(8000), 8000)
     write_wav(tmp_path / "tiny.wav", np.zeros(100))
     lines = {"audio": "0.wav", "text": "a"}, {**line, "text": "a"}
-    assert said in stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines), code=2)
+    assert said in stderr_of(*QUICK, "--data", write_manifest(tmp_path, *lines), code=2)
 
 
 def test_texts_of_punctuation_have_no_word_without_it(tmp_path: Path, spoken: Path) -> None:
     manifest = write_manifest(tmp_path, {"audio": str(spoken / "0.wav"), "text": "…"})
-    said = stderr_of(*QUICK, "--transcribe", manifest, "--normalize", code=2)
+    said = stderr_of(*QUICK, "--data", manifest, "--normalize", code=2)
     assert "The manifest has no text but case and punctuation" in said
 
 
@@ -265,7 +264,7 @@ def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
 
     def refused(document: dict[str, Any], *words: object) -> None:
         path.write_text(json.dumps(document))
-        lines = stderr_of(*QUICK, model, "--contract", path, "--transcribe", *words).splitlines()
+        lines = stderr_of(*QUICK, model, "--contract", path, *words).splitlines()
         said.append([line for line in lines if line.startswith("error: ")][-1])
 
     refused({name: one for name, one in contract.items() if name != "decoding"})
@@ -273,16 +272,16 @@ def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
     for change in ({"frames": "encodde"}, {"frames": "cache_last_time_next"}, {"tokens": "none.txt"}, {"blank": 14}):
         refused({**contract, "decoding": {**contract["decoding"], **change}})
     refused({**contract, "chunking": {**contract["chunking"], "frame_seconds": None}})
-    said.append(stderr_of(*QUICK, "--transcribe", "none.jsonl").splitlines()[-1])
+    said.append(stderr_of(*QUICK, "--data", "none.jsonl").splitlines()[-1])
     other = shutil.copy(model, tmp_path / "other.onnx")
     document = onnx.load(other)
     document.doc_string = "another file"
     onnx.save(document, other)
     path.write_text(json.dumps(contract))
-    said.append(stderr_of(*QUICK, other, "--contract", path, "--transcribe").splitlines()[-1])
+    said.append(stderr_of(*QUICK, other, "--contract", path).splitlines()[-1])
     record = tmp_path / "record"
-    stdout_of(*QUICK, "--record", "--output", record)
-    said.append(stderr_of(*QUICK, "--reference", record, "--transcribe").splitlines()[-1])
+    stdout_of("eval-stream", "--backend", "ort-cpu", "--chunks", 4, "--no-report", "--record", "--output", record)
+    said.append(stderr_of(*QUICK, "--reference", record).splitlines()[-1])
     held(*said)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from tests.in_app import json_of, stderr_of
+from tests.speech_decoders import lstm_parts, stateless_parts, write_tokens
 from tests.speech_exports import parakeet_tdt, parakeet_unified, zipformer
 from tests.streaming_models import contract_of
 from tests.texts import held, refused
-from tests.unit.stream.test_decoding import lstm_parts, stateless_parts, write_tokens
 from tests.unit.stream.test_stream_input import write_wav
 
 from trt_workbench.core.errors import UsageProblem
@@ -73,9 +73,8 @@ def test_an_offline_encoder_hears_whole_utterances(tmp_path: Path) -> None:
         lines.append(json.dumps({"audio": f"{number}.wav", "text": "a bad cab"}))
     manifest = tmp_path / "m.jsonl"
     manifest.write_text("\n".join(lines))
-    words = ("eval-stream", model, "--contract", contract, "--backend", "ort-cpu", "--chunks", 3, "--no-report")
-    words = (*words, "--transcribe", manifest)
-    found = json_of(*words, "--also", f"{offline}={its}", "--output", tmp_path / "run")["transcription"]
+    words = ("eval-speech", model, "--contract", contract, "--backend", "ort-cpu", "--no-report", "--data", manifest)
+    found = json_of(*words, "--also", f"{offline}={its}", "--output", tmp_path / "run")
     (way,) = found["ways"]
     assert way["model"] == str(offline)
     assert way["hop_seconds"] is None
@@ -83,6 +82,6 @@ def test_an_offline_encoder_hears_whole_utterances(tmp_path: Path) -> None:
     said = [stderr_of(*words, "--also", asked).splitlines()[-1] for asked in ("whole", "800")]
     (tmp_path / "zipformer").mkdir()
     model, contract = _encoder(tmp_path / "zipformer", zipformer)
-    words = ("eval-stream", model, "--contract", contract, "--backend", "ort-cpu", "--chunks", 3, "--no-report")
-    said.append(stderr_of(*words, "--transcribe", manifest, "--also", 77).splitlines()[-1])
+    words = ("eval-speech", model, "--contract", contract, "--backend", "ort-cpu", "--no-report", "--data", manifest)
+    said.append(stderr_of(*words, "--also", 77).splitlines()[-1])
     held(*said)

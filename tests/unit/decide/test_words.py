@@ -14,8 +14,8 @@ from trt_workbench.decide.words import _doubts, accuracies, excluded, recommenda
 from trt_workbench.decide.words import speed as speed_answer
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.quantize.document import RowScore
-from trt_workbench.quantize.task import Detection, WordsTask
-from trt_workbench.stream import Spoken
+from trt_workbench.quantize.task import Detection
+from trt_workbench_speech.scoring import Spoken, WordsTask
 
 
 def task(*, overlap: bool = False) -> Detection:

@@ -1,7 +1,5 @@
 """What is scored, and whether a row runs what it is called."""
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +9,11 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.figures import METRICS, metric_for, metric_of
+from trt_workbench.quantize.figures import METRICS, PLUGGED, metric_for, metric_of
 from trt_workbench.quantize.settings import CalibrationSettings
-from trt_workbench.quantize.task import Detection, Likeness, WordsTask
-from trt_workbench.stream import Spoken
+from trt_workbench.quantize.task import Detection, Likeness
 
 
 def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
@@ -28,18 +24,6 @@ def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
     assert task.sizes() == {"kind": "arrays", "dims": {"sequence": 17}}
     assert Detection(tmp_path, tmp_path, preparation=Preparation(imgsz=(64, 96))).sizes()["imgsz"] == (64, 96)
     assert Detection(tmp_path, tmp_path).sizes() == {"kind": "arrays"}
-
-
-def test_utterances_are_compared_as_a_model_is_fed_them(tmp_path: Path) -> None:
-    document = json.loads(embedded_contract().read_text())
-    document["chunking"]["normalize"] = "window"
-    (tmp_path / "c.json").write_text(json.dumps(document))
-    shutil.copy(embedded_contract().with_name("tokens.txt"), tmp_path)
-    task = WordsTask(Spoken(tmp_path / "c.json", "code"), limit=2)
-    pieces = [one["audio_signal"] for one in task.samples_of(Model.open(embedded_model(ENCODER)))]
-    assert len(pieces) > 20
-    assert max(abs(float(one.mean())) for one in pieces) < 1e-3
-    assert task.sizes() == {"kind": "stream"}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +47,12 @@ def test_what_a_graph_does_not_compute_in_is_no_candidate_of_it(
 
 
 def test_every_score_is_a_metric_by_its_name() -> None:
-    assert list(METRICS) == ["ap", "top1", "cosine", "perplexity", "wer"]
-    assert all(one.kind == kind and one.name and one.of and callable(one.read) for kind, one in METRICS.items())
+    assert [*METRICS, *PLUGGED] == ["ap", "top1", "cosine", "perplexity", "wer"]
+    for kind, one in {**METRICS, **{kind: metric_of(kind) for kind in PLUGGED}}.items():
+        assert one.kind == kind
+        assert one.name
+        assert one.of
+        assert callable(one.read)
     own = metric_of("a/b.py:mine", "lower")
     assert (own.name, own.takes_targets, own.is_share, own.elsewhere) == ("mine", True, False, "")
     assert metric_of(None) is METRICS["ap"]
@@ -73,8 +61,8 @@ def test_every_score_is_a_metric_by_its_name() -> None:
 @pytest.mark.parametrize(("usual", "asked"), [("cosine", "ap"), ("wer", "top1"), ("ap", "wer"), ("ap", "a.py:mine")])
 def test_a_score_of_other_data_is_refused(usual: str, asked: str) -> None:
     with pytest.raises(UsageProblem, match=f"--score {asked} is of "):
-        metric_for(METRICS[usual], asked)
-    assert metric_for(METRICS[usual], None) is METRICS[usual]
+        metric_for(metric_of(usual), asked)
+    assert metric_for(metric_of(usual), None) is metric_of(usual)
 
 
 def test_a_model_without_classes_is_refused_before_it_is_run(tmp_path: Path) -> None:

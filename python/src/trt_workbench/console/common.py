@@ -276,7 +276,7 @@ class PanelCommand(TyperCommand):
         if said := advice(self.name or "", args, flags):
             ctx.fail(said)
         try:
-            rest = super().parse_args(ctx, _with_values(args, parameters))
+            rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             if found := getattr(error.__cause__, "errors", None):  # pydantic's, whose words typer repeats
                 from trt_workbench.core.documents import reason_in
@@ -330,17 +330,6 @@ class PanelCommand(TyperCommand):
             if rows:
                 with formatter.section(panel):
                     formatter.write_dl(rows)
-
-
-def _with_values(args: list[str], parameters: list[Any]) -> list[str]:
-    """Return arguments in which an option whose placeholder is in brackets has an empty value where it stands alone."""
-    alone = {flag for one in parameters if (one.metavar or "").startswith("[") for flag in one.opts}
-    found: list[str] = []
-    for place, text in enumerate(args):
-        found.append(text)
-        if text in alone and (place + 1 == len(args) or args[place + 1].startswith("-")):
-            found.append("")
-    return found
 
 
 def _place(parameter: Any) -> str:

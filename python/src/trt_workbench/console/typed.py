@@ -33,8 +33,8 @@ class _Reader:
     def __call__(self, context: Any, value: Any) -> Any:
         """Return what a value that was typed, or the default, stands for."""
         one, found = self._parameter, self._found(value)
-        typed = value != one.default and not (one.metavar or "").startswith("[")  # which may stand alone
-        if typed and "" in (value if self._several and value else [value]):  # Path("") is the current folder
+        # Path("") is the current folder
+        if value != one.default and "" in (value if self._several and value else [value]):
             raise BadParameter("it is empty. Is a shell variable unset?", context, one)
         if found in (None, [], ()) and (one.required or value is not None):
             return type(one).process_value(one, context, value)

@@ -137,14 +137,14 @@ def required(group: str, name: str, plug: str, taken: Container[str] = ()) -> En
     raise ComponentMissing(f"Its plug-in {plug} is not installed. {plug_in(plug)}")
 
 
-def part(name: str, plug: str, who: str) -> Any:
-    """Return a module of one of our plug-ins, for what `who` names: an option, or a page.
+def part(name: str, plug: str, who: str, group: str = PARTS) -> Any:
+    """Return what one of our plug-ins adds to a group, a module of it by default, for what `who` names.
 
     Raises:
         ComponentMissing: the plug-in is not installed, or cannot be imported.
     """
     try:
-        return imported(required(PARTS, name, plug))
+        return imported(required(group, name, plug))
     except ComponentMissing as problem:
         raise ComponentMissing(f"{who} is not available. {problem}") from problem
 

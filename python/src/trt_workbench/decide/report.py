@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.core.builds import builds_of
@@ -22,12 +22,11 @@ from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.precision import precision_label
-from trt_workbench.quantize import TRANSCRIPTION, Detection, coco_scores, draw_groups, points
+from trt_workbench.quantize import TRANSCRIPTION, Detection, coco_scores, draw_groups, points, speech
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.report.tables import Cell, Column, Table, verdict
 from trt_workbench.report.verdict import Headline
-from trt_workbench.stream import read_words
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
     SCORE_THRESHOLD,
@@ -332,11 +331,8 @@ def _texts(directory: Path, decision: Decision) -> Table:
     row = looked_at(decision)
     if baseline is None or row is None or not (baseline.directory and row.directory) or decision.task != TRANSCRIPTION:
         return Table((), ())
-    before, after = (read_words(directory / str(one.directory)) for one in (baseline, row))
-    changed = [place for place, text in enumerate(before.found) if text != after.found[place]]
-    changed.sort(key=lambda place: before.word_errors[place] - after.word_errors[place])
-    rows = [(before.names[one], before.right[one], before.found[one], after.found[one]) for one in changed[:_TEXTS]]
-    return Table(("utterance", "right", BASELINE, row.label), rows, "Texts that change most")
+    folders = (directory / str(one.directory) for one in (baseline, row))
+    return cast("Table", speech().changed_texts(*folders, (BASELINE, row.label), _TEXTS))
 
 
 def _apart(before: ImageRecord, after: ImageRecord) -> tuple[float, int]:

@@ -34,10 +34,10 @@ from trt_workbench.quantize import (
     AP,
     COSINE,
     HALVES,
-    HEARD,
     INT8_MIXED,
     PERPLEXITY,
     SCORED_SAMPLES,
+    WER,
     CalibrationSettings,
     Detection,
     Half,
@@ -45,15 +45,16 @@ from trt_workbench.quantize import (
     ScoreSettings,
     SearchSettings,
     Task,
-    WordsTask,
     calibration_data,
     is_text_file,
     labels_of,
     metric_for,
     metric_of,
+    speech,
+    spoken_by,
     spoken_in,
 )
-from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensors, spoken_by
+from trt_workbench.stream import CODE, RATES, read_contract, read_tensors
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     DataPlace,
@@ -277,7 +278,7 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
     images |= {"--calibration-annotations": settings.calibration_annotations}
     if given := next((name for name, value in images.items() if value is not None), ""):
         raise UsageProblem(f"{given} is of images; utterances have their texts in the manifest.")
-    metric = metric_for(HEARD, settings.score)
+    metric = metric_for(metric_of(WER), settings.score)
     if wrong := [name for name in settings.keep if name not in (AP, *RATES)]:
         raise UsageProblem(f"--keep {','.join(wrong)} is of a detector; utterances have {' and '.join(RATES)}.")
     read_contract(spoken.contract_path, read_tensors(model.path))
@@ -285,20 +286,9 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
     if calibration.calibration is None:
         calibration = replace(calibration, calibration=source or CODE)
     keep = tuple(dict.fromkeys(RATES[0] if name == AP else name for name in settings.keep))
-    task = WordsTask(spoken, _heard_twice(model, spoken, calibration), keep, settings.limit)
+    used = spoken_in(model.path, calibration)  # an utterance of these may be scored, too
+    task = speech().WordsTask(spoken, used is not None and used.shares(spoken), keep, settings.limit)
     return _searched(Subject(model, task, calibration), settings, SearchSettings(score=metric.kind))
-
-
-def _heard_twice(model: Model, scored: Spoken, calibration: CalibrationSettings) -> bool:
-    """Whether ranges may be found on an utterance that is scored."""
-    used = spoken_in(model.path, calibration)
-    if used is None or used.source == scored.source:
-        return used is not None
-    places = (
-        {(one.audio and one.audio.resolve(), one.seed, one.offset) for one in each.utterances}
-        for each in (used, scored)
-    )
-    return bool(set.intersection(*places))
 
 
 def _has_others(data: Path) -> bool:

@@ -4,6 +4,8 @@ from .data import Half as Half
 from .data import Sample as Sample
 from .data import calibration_data as calibration_data
 from .data import is_text_file as is_text_file
+from .data import speech as speech
+from .data import spoken_by as spoken_by
 from .data import spoken_in as spoken_in
 from .document import ClassLoss as ClassLoss
 from .document import RowScore as RowScore
@@ -11,6 +13,7 @@ from .document import ScoreMetrics as ScoreMetrics
 from .document import SearchDocument as SearchDocument
 from .figures import COSINE as COSINE
 from .figures import PERPLEXITY as PERPLEXITY
+from .figures import WER as WER
 from .figures import metric_for as metric_for
 from .figures import metric_of as metric_of
 from .held_out import labels_of as labels_of
@@ -19,7 +22,6 @@ from .making import language_candidates as language_candidates
 from .mixed import INT8_MIXED as INT8_MIXED
 from .mixed import MixedSearch as MixedSearch
 from .scores import ANNOTATED as ANNOTATED
-from .scores import HEARD as HEARD
 from .scores import ResampledScore as ResampledScore
 from .scores import coco_scores as coco_scores
 from .search_report import points as points
@@ -27,6 +29,7 @@ from .sensitivity_report import draw_groups as draw_groups
 from .settings import AP as AP
 from .settings import Better as Better
 from .settings import CalibrationSettings as CalibrationSettings
+from .settings import Metric as Metric
 from .settings import Score as Score
 from .settings import ScoreSettings as ScoreSettings
 from .settings import SearchSettings as SearchSettings
@@ -35,6 +38,5 @@ from .task import TRANSCRIPTION as TRANSCRIPTION
 from .task import Detection as Detection
 from .task import Likeness as Likeness
 from .task import Task as Task
-from .task import WordsTask as WordsTask
 from .worker import SHARED as SHARED
 from .worker import TARGET as TARGET

@@ -22,16 +22,18 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.elements import errors, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.extensions import part
 from trt_workbench.core.image_files import is_image
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.memory import require_room
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, hash_data
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.low_precision.kinds import RANDOM
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.quantize.settings import FEWEST_SAMPLES, CalibrationSettings
-from trt_workbench.stream import CALIBRATION_CODE, CODE, Spoken, spoken_by
+from trt_workbench.stream import CALIBRATION_CODE, CODE
 from trt_workbench.vision import ImageFiles, calibration_images, family_of, hash_images
 
 Sample = Mapping[str, NDArray[Any]]
@@ -219,7 +221,37 @@ def _names_a_batch(dim: int | str | None) -> bool:
     return isinstance(dim, str) and (dim in _LETTERS or "batch" in dim.lower())
 
 
-def spoken_in(model: Path, settings: CalibrationSettings) -> Spoken | None:
+def speech() -> Any:
+    """Return the module of the plug-in that reads utterances and scores their words. Raises ComponentMissing."""
+    return part("words", "speech", "Reading utterances")
+
+
+def spoken_by(model: Path, source: str, contract: Path | None, plain_texts: bool = False) -> Any:
+    """Return the utterances of a manifest as a model hears them; None where no contract makes it one of streams.
+
+    Args:
+        model: its file; the embedded encoder has its own contract and utterances.
+        source: the manifest; "code" for utterances of the embedded code that are scored, "calibration code" for others.
+        contract: of any other model.
+        plain_texts: whether case and punctuation are left out of both texts.
+
+    Returns:
+        A `Spoken` of the plug-in for speech.
+
+    Raises:
+        ComponentMissing: the plug-in is not installed.
+    """
+    if contract is None:
+        try:
+            ours, contract = embedded_model(ENCODER), embedded_contract()
+        except ComponentMissing:  # then it is another model
+            return None
+        if sha256_of(model) != sha256_of(ours):
+            return None
+    return speech().Spoken(contract, source, plain_texts)
+
+
+def spoken_in(model: Path, settings: CalibrationSettings) -> Any:
     """Return the utterances that calibrate a model of streams; None of any other model, and of noise."""
     if settings.calibration is None or settings.calibration == RANDOM:
         return None
@@ -237,7 +269,7 @@ def data_hash(model: Path, settings: CalibrationSettings) -> str:
     calibration = settings.calibration
     data = Path(calibration or "")
     if spoken := spoken_in(model, settings):
-        return spoken.sha256
+        return str(spoken.sha256)
     if calibration is None or calibration == RANDOM or not data.exists():
         return str(calibration)  # `calibration_data` says what is wrong with it
     if data.suffix == _LINES:
@@ -460,7 +492,7 @@ def _text(
     return CalibrationData(labels, len(starts), f"windows of {window} tokens", False, read)
 
 
-def _chunks(model: Model, spoken: Spoken, settings: CalibrationSettings, half: Half | None) -> CalibrationData:
+def _chunks(model: Model, spoken: Any, settings: CalibrationSettings, half: Half | None) -> CalibrationData:
     """Return chunks along utterances with the states that the float model reaches by then."""
     chosen = drawn(len(spoken.utterances), settings, Path(spoken.source), half)
     said = [spoken.utterances[place] for place in chosen]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from trt_workbench.core.compare import compare_rows, divergence, log_softmax
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.core.extensions import SCORES, part
 from trt_workbench.core.statistics.bootstrap import another
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.quantize.data import Batch, batches, calibration_data
 from trt_workbench.quantize.own import OwnScore
-from trt_workbench.quantize.scores import ANNOTATED, HEARD, SAMPLES, SampleScores
+from trt_workbench.quantize.scores import ANNOTATED, SAMPLES, SampleScores
 from trt_workbench.quantize.settings import ArrayMetric, CalibrationSettings, Metric
 from trt_workbench.verify import require_verified
 
@@ -95,8 +96,11 @@ _TOP1 = Likened(
     "2 classes; use --score cosine for this one.",
     ranks=(2, 3),
 )
-METRICS: Mapping[str, Any] = {one.kind: one for one in (ANNOTATED, _TOP1, COSINE, PERPLEXITY, HEARD)}
+METRICS: Mapping[str, Any] = {one.kind: one for one in (ANNOTATED, _TOP1, COSINE, PERPLEXITY)}
 """Those of our own."""
+WER: Final = "wer"
+PLUGGED: Final = {WER: "speech"}
+"""Those of our plug-ins."""
 
 
 def metric_of(score: str | None, better: Any = None, loss: float | None = None) -> Metric:
@@ -109,9 +113,13 @@ def metric_of(score: str | None, better: Any = None, loss: float | None = None) 
 
     Raises:
         UsageProblem: `better` comes with a score of ours, or the score cannot lose so much.
+        ComponentMissing: its plug-in is not installed.
     """
-    made = METRICS.get(score or ANNOTATED.kind) or OwnScore(
-        kind=str(score), name=str(score).rpartition(":")[2], better=better
+    asked = score or ANNOTATED.kind
+    made: Metric = (
+        part(asked, PLUGGED[asked], f"--score {asked}", SCORES)
+        if asked in PLUGGED
+        else METRICS.get(asked) or OwnScore(kind=asked, name=asked.rpartition(":")[2], better=better)
     )
     if better and not made.takes_targets:
         raise UsageProblem(f"--better {better} is for a function as --score; remove it.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from trt_workbench.backends.preparation import Exif, Preparation
 from trt_workbench.core.documents import write_json
@@ -12,13 +13,13 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, Progress, named
-from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data, drawn, spoken_in
+from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data, drawn, speech, spoken_in
 from trt_workbench.quantize.document import GroupScore, Sensitivity
-from trt_workbench.quantize.figures import COSINE, metric_for, metric_of
-from trt_workbench.quantize.scores import ANNOTATED, HEARD
+from trt_workbench.quantize.figures import COSINE, WER, metric_for, metric_of
+from trt_workbench.quantize.scores import ANNOTATED
 from trt_workbench.quantize.sensitivity import Maker
 from trt_workbench.quantize.settings import AP, CalibrationSettings, PlacementSettings, ScoreSettings
-from trt_workbench.quantize.task import Detection, Likeness, Task, WordsTask
+from trt_workbench.quantize.task import Detection, Likeness, Task
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     TASK_KEYS,
@@ -54,10 +55,11 @@ def scorer_of(
         raise UsageProblem("Noise gives no score; pass data with --calibration.")
     scored, asked = replace(calibration, samples=settings.score_samples), (settings.score, settings.better)
     if spoken := spoken_in(model.path, calibration):
-        metric_for(HEARD, *asked)
+        metric_for(metric_of(WER), *asked)
         if settings.annotations is not None:
             raise UsageProblem("Utterances are scored by their words; remove --annotations.")
-        return WordsTask(spoken, chosen=tuple(drawn(len(spoken.utterances), scored, Path(spoken.source), half)))
+        chosen = drawn(len(spoken.utterances), scored, Path(spoken.source), half)
+        return cast("Task", speech().WordsTask(spoken, chosen=tuple(chosen)))
     if settings.annotations is not None and not metric_of(*asked).takes_targets:
         metric_for(ANNOTATED, *asked)
         listed = labels_of(settings, calibration)

@@ -17,7 +17,6 @@ from trt_workbench.core.statistics.bootstrap import draw_counts, loss_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.quantize.settings import AP, ArrayMetric, Metric
-from trt_workbench.stream import RATES, read_words
 from trt_workbench.vision import (
     AT_THRESHOLD,
     CocoDataset,
@@ -332,47 +331,12 @@ def array_scores(folder: Path, metric: ArrayMetric, seed: int) -> ResampledScore
     )
 
 
-def word_scores(folder: Path, seed: int, names: Sequence[str] = RATES) -> ResampledScore:
-    """Return error rates that `worker.words` wrote, the first name's with the others. Raises UsageProblem."""
-    found = read_words(folder)
-    samples = "\n".join(f"{name} {text}" for name, text in zip(found.names, found.right, strict=True))
-    made = {
-        name: ResampledScore(
-            name=name,
-            value=value,
-            resampled=drawn,
-            samples=samples,
-            count=len(found.names),
-            seed=seed,
-            worse="rises",
-            call_ms=found.call_ms,
-            guess=1.0,  # of a text with nothing in it
-            step=step,
-            each=each,
-        )
-        for name, (value, drawn, step, each) in found.rates(seed).items()
-    }
-    return replace(made[names[0]], others={name: made[name] for name in names[1:]})
-
-
 class _Annotated(Metric):
     read = staticmethod(coco_scores)
 
 
-class _Heard(Metric):
-    read = staticmethod(word_scores)
-
-
 ANNOTATED = _Annotated(
     kind="ap", name=AP, unit="images", of="images with annotations", is_share=True, files="", flags=("--allow-missing",)
-)
-HEARD = _Heard(
-    kind="wer",
-    name=RATES[0],
-    unit="utterances",
-    of="utterances, with --contract",
-    elsewhere="eval-stream --transcribe",
-    is_share=True,
 )
 
 

@@ -63,14 +63,14 @@ def score_named(option: str, given: Any) -> str:
             )
         given = f"{code.co_filename}:{plain.__name__}"
     place, _, function = str(given).rpartition(":")
-    from trt_workbench.quantize.figures import METRICS
+    from trt_workbench.quantize.figures import METRICS, PLUGGED
 
-    if given in METRICS or (place and function.isidentifier()):
+    if given in METRICS or given in PLUGGED or (place and function.isidentifier()):
         return str(given)
     from trt_workbench.core.extensions import SCORES, extensions
 
     if given not in (others := extensions(SCORES, METRICS)):
-        known = did_you_mean(str(given), [*METRICS, *others])
+        known = did_you_mean(str(given), [*{**METRICS, **PLUGGED, **others}])
         raise UsageProblem(f"{option}: there is no score {given!r}; {known} A function of yours is FILE.py:function.")
     return str(given)
 
@@ -215,9 +215,7 @@ class CalibrationSettings(Preparation):
     window: Annotated[int, Setting("Tokens per sample of a text.", _DATA, min=2)] = 128
     contract: Annotated[
         Path | None,
-        Setting(
-            "Contract of a streaming model: the data are then manifests, as eval-stream --transcribe has.", _SPEECH
-        ),
+        Setting("Contract of a streaming model: the data are then manifests, as eval-speech has.", _SPEECH),
     ] = None
     plain_texts: Annotated[bool, Setting("Leave out case and punctuation of texts.", _SPEECH)] = False
     threads: Annotated[int | None, Setting("CPU cores for calibration; all by default.", _DATA, min=1)] = None

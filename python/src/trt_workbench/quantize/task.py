@@ -1,4 +1,4 @@
-"""What a model is scored by: AP of a detector, WER of a streaming encoder, likeness of any other, a function.
+"""What a model is scored by: AP of a detector, likeness of any other, a function; a plug-in adds the WER of words.
 
 One protocol for decisions, searches and groups alone; `worker.py` does what a task asks for.
 """
@@ -18,9 +18,8 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize import worker
 from trt_workbench.quantize.data import Half, Sample, calibration_data, data_hash
 from trt_workbench.quantize.figures import COSINE
-from trt_workbench.quantize.scores import ANNOTATED, HEARD, ResampledScore
+from trt_workbench.quantize.scores import ANNOTATED, ResampledScore
 from trt_workbench.quantize.settings import AP, ArrayMetric, CalibrationSettings, Metric
-from trt_workbench.stream import RATES, Spoken
 from trt_workbench.vision import SCORE_THRESHOLD, at_threshold, calibration_images, read_dataset, threshold_in
 
 TRANSCRIPTION = "transcription"
@@ -311,63 +310,3 @@ class Likeness(Task):
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
         return {"kind": "arrays", "dims": found}
-
-
-@dataclass(frozen=True)
-class WordsTask(Task):
-    """The error rates of a streaming encoder whose frames become words.
-
-    Attributes:
-        spoken: the utterances.
-        overlap: whether ranges are found on the utterances that are scored.
-        keep: names of the rates that are to be kept, the first of which is shown everywhere.
-        limit: most utterances.
-        chosen: places of those among them that are scored; None for all.
-    """
-
-    spoken: Spoken
-    overlap: bool = False
-    keep: tuple[str, ...] = RATES[:1]
-    limit: int | None = None
-    chosen: tuple[int, ...] | None = None
-    name: str = TRANSCRIPTION
-    metric: Metric = HEARD
-
-    @property
-    def published(self) -> tuple[str, ...]:
-        """All rates, those to be kept first."""
-        return tuple(dict.fromkeys((*self.keep, *RATES)))
-
-    @property
-    def data(self) -> str:
-        """Where the samples are."""
-        return self.spoken.source
-
-    @property
-    def contract(self) -> Path:
-        """Of the encoder."""
-        return self.spoken.contract_path
-
-    @property
-    def asks(self) -> dict[str, Any]:
-        """What the worker is asked for."""
-        return {
-            "verb": "words",
-            "contract": str(self.contract),
-            "source": self.spoken.source,
-            "sha256": self.spoken.sha256,  # what a later run compares
-            "plain_texts": self.spoken.plain_texts,
-            "limit": self.limit,
-            "chosen": self.chosen,
-        }
-
-    def samples_of(self, model: Model) -> Iterator[Sample]:
-        """Yield the signals of some utterances: what calibration feeds of them is compared, not the states."""
-        del model
-        name, _ = self.spoken.contract.signal
-        for one in self.spoken.utterances[: self.limit][:SCORED_SAMPLES]:
-            yield from ({name: piece.ravel()} for piece in self.spoken.pieces(one))
-
-    def sizes(self) -> dict[str, Any]:
-        """Return that a call is a chunk of streams, whose sizes the contract says."""
-        return {"kind": "stream"}

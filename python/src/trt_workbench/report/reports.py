@@ -39,6 +39,7 @@ REPORTS = {
     "decide": Report("trt_workbench.decide.report", ("decide/report.html.j2",)),
     "eval-coco": Report("trt_workbench.vision.report", ("vision/report.html.j2",)),
     "eval-llm": Report("trt_workbench.llm.report", ("llm/report.html.j2",)),
+    "eval-speech": Report("speech"),
     "eval-vision": Report("trt_workbench.evaluate.score", ("evaluate/report.html.j2",)),
     "eval-stream": Report("trt_workbench.stream.report", ("stream/report.html.j2",)),
     "gate": Report("trt_workbench.gate.document", ("gate/report.html.j2",)),

@@ -8,14 +8,7 @@ from .pool import PooledStream as PooledStream
 from .pool import SavedStream as SavedStream
 from .pool import StreamPool as StreamPool
 from .rows import Pieces as Pieces
+from .settings import CALIBRATION_CODE as CALIBRATION_CODE
 from .settings import CODE as CODE
 from .settings import RATES as RATES
 from .sharding import merge_shards as merge_shards
-from .transcribe.manifest import Utterance as Utterance
-from .transcribe.scoring import CALIBRATION_CODE as CALIBRATION_CODE
-from .transcribe.scoring import Spoken as Spoken
-from .transcribe.scoring import WordScores as WordScores
-from .transcribe.scoring import read_words as read_words
-from .transcribe.scoring import spoken_by as spoken_by
-from .transcribe.scoring import write_words as write_words
-from .transcribe.speech import Speech as Speech

@@ -22,7 +22,6 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.core.extensions import part
 from trt_workbench.core.percent import signed
 from trt_workbench.core.settings import Report
 from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
@@ -141,10 +140,7 @@ def _evaluate(
     with OpenedStream(settings, say) as opened:
         require_kept(Path(settings.reference), output)
         evaluation = StreamEvaluation(opened)
-        if settings.target is None:
-            say(f"Model: the embedded streaming encoder {opened.target}")
-        chosen = " (chosen by auto)" if settings.backend != opened.backend else ""
-        say(f"Backend: {opened.backend}{chosen}; contract: {opened.contract.name}")
+        opened.introduce()
         with run_directory("eval-stream", output) as run, kept_if_interrupted(run, DONE):
             earlier = partial(continued, run, note=say, results=DONE)
             with progress_bar("chunks") as start:
@@ -183,8 +179,6 @@ def _show(metrics: StreamMetrics, _directory: Path) -> None:
         print_table(fault_matrix(metrics.faults))
     for paced in metrics.streams:
         _show_paced(paced)
-    if metrics.transcription:
-        part("transcription", "speech", "--transcribe").show_transcribed(metrics.transcription)
     for failure in metrics.failures:
         print_line(f"FAILED {failure}")
     print_line(f"{metrics.reach.word().capitalize()}.")

@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.counts import decimals
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.percent import share, signed
+from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import Summary, claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.model.precision import precision_label
@@ -123,7 +123,7 @@ class Resident(Strict):
 
 
 def gates_of(found: Any) -> list[Cell]:
-    """Return what the gates of a lane or a side say: each that did not pass with its reason."""
+    """Return what the gates of a lane, or of a side of `eval-speech`, say: each that did not pass with its reason."""
     gates = [(at(gate, "gate"), at(gate, "verdict"), at(gate, "text")) for gate in at(found, "gates")]
     told = [Cell(f"{word}: {name}", soft=text, verdict=word) for name, word, text in gates if word != "passed"]
     return told or [Cell("passed", verdict="passed") if gates else Cell(NONE)]
@@ -170,68 +170,6 @@ TENSORS = (
     Column("minimum cosine", "1.cosine_min", 9),
     Column("unequal chunks", "1.unequal_chunks"),
     Column("non-finite chunks", "1.not_finite_chunks"),
-)
-
-
-_PERCENT, _SIGNED = partial(share, digits=2), partial(signed, digits=2)
-# Of a transcription, which the package of speech makes: pairs of a side and its difference from the reference.
-WORDS = (
-    Column("lane", "0.name"),
-    Column("backend", "0.backend", places=ROOMY),
-    Column("WER", "0.wer.value", form=_PERCENT, better="lower"),
-    Column("95 % interval", "0.wer.ci95", form=_PERCENT),
-    Column("substituted", "0.substitutions", places=ROOMY),
-    Column("deleted", "0.deletions", places=ROOMY),
-    Column("inserted", "0.insertions", places=ROOMY),
-    Column("tokens wrong", "0.token_error_rate.value", form=_PERCENT),
-    Column("WER compared with the reference", "1.wer.value", form=_SIGNED, places=ROOMY),
-    Column("95 % interval", "1.wer.ci95", form=_SIGNED, places=ROOMY),
-    Column("utterances changed", "1.utterances_changed", 0, places=ROOMY),
-    Column("tokens changed", "1.tokens_changed", form=_PERCENT, places=ROOMY),
-    Column("gates", lambda pair: gates_of(pair[0])),
-)
-_PLACES = {True: "device", False: "host"}
-SPEECH_TIMES = (
-    Column("lane", "name"),
-    Column("real-time factor", "real_time_factor", 3),
-    Column("latency of a word p50", "word_latency_ms.p50", 3, unit="ms"),
-    Column("p99", lambda side: (times := at(side, "word_latency_ms")) and claimed(times, "p99"), 3),
-    Column("max", "word_latency_ms.max", 3),
-    Column("encoder's state", lambda side: _PLACES.get(at(side, "state_on_device"))),
-    Column("decoder's state", lambda side: _PLACES.get(at(side, "predictor_on_device"))),
-)
-HEARINGS = (
-    Column("way", "name"),
-    Column("hop", "hop_seconds", 3, unit="s", places=ROOMY),
-    Column("ahead", "ahead_seconds", 3, unit="s", places=ROOMY),
-    Column("WER", "wer.value", form=_PERCENT, better="lower"),
-    Column("95 % interval", "wer.ci95", form=_PERCENT, places=ROOMY),
-    Column("WER compared with the reference", "difference.value", form=_SIGNED),
-    Column("95 % interval", "difference.ci95", form=_SIGNED),
-    Column("utterances changed", "utterances_changed"),
-    Column("a word waits p50", "word_delay_ms.p50", 1, unit="ms"),
-    Column("p99", lambda way: (times := at(way, "word_delay_ms")) and claimed(times, "p99"), 1, places=ROOMY),
-    Column("real-time factor", "real_time_factor", 4),
-)
-CHANGED_TEXTS = (
-    Column("utterance", "utterance"),
-    Column("right", "text"),
-    Column("reference", "reference"),
-    Column("found", "found"),
-    Column("errors", "errors"),
-    Column("reference's", "reference_errors"),
-)
-DECODING_FAULTS = (
-    Column("planted fault", "fault"),
-    Column("what", lambda one: at(one, "reason") or at(one, "text"), places=ROOMY),
-    Column("WER", "wer", form=_PERCENT),
-    Column(
-        "caught",
-        verdict(
-            lambda one: "not planted" if at(one, "wer") is None else "caught" if at(one, "caught") else "missed",
-            "reason",
-        ),
-    ),
 )
 
 
@@ -290,8 +228,8 @@ def _gate(row: Any, name: str) -> Cell:
     return Cell("\N{MIDDLE DOT}", title=found[0].text) if found else Cell(NONE)
 
 
-class StreamMetrics(Strict):
-    """metrics.json."""
+class ComparedStream(Strict):
+    """What metrics.json says of a streaming model that was compared with a reference, whatever of it was."""
 
     schema_version: Literal[1] = 1
     status: Status
@@ -304,20 +242,24 @@ class StreamMetrics(Strict):
     backend: str
     backend_requested: str
     reference: dict[str, Any]
+    settings: dict[str, Any]
+    verification: list[Mark] = []
+
+
+class StreamMetrics(ComparedStream):
+    """metrics.json of eval-stream."""
+
     input: dict[str, Any]
     chunks: NonNegativeInt
     stream_seconds: NonNegativeFloat | None
     hop_seconds: NonNegativeFloat | None
     memory_chunks: NonNegativeInt | None
     gate_set: str
-    settings: dict[str, Any]
     lanes: list[LaneMetrics]
     closed_over_functional: dict[str, NonNegativeFloat]
     faults: Faults | None = None
     resident: Resident | None = None
     streams: list[Paced] = []
-    transcription: dict[str, Any] | None = None
-    verification: list[Mark] = []
     shards: dict[str, Any] | None = None
 
     @property

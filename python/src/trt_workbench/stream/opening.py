@@ -1,10 +1,11 @@
-"""What `eval-stream` runs: contract, target in each precision and mode, and the reference."""
+"""What `eval-stream` and `eval-speech` run: contract, target in each precision and mode, and the reference."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.kept_reference import open_reference, record_folder
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_file
 from trt_workbench.core.launcher import task
@@ -29,8 +31,8 @@ from trt_workbench.stream.contract.reading import read_contract
 from trt_workbench.stream.input import StreamInput
 from trt_workbench.stream.reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.stream.rows import numbers_of_rows
-from trt_workbench.stream.settings import AT_ONCE, DEVICE, StreamSettings
-from trt_workbench.verify import graph_hash, own_model, refuse_wrong
+from trt_workbench.stream.settings import DEVICE, StreamedModel, StreamSettings
+from trt_workbench.verify import graph_hash, let_through, own_model, refuse_wrong
 
 
 def fixed_sizes(contract: Contract) -> dict[str, dict[int, int]]:
@@ -126,6 +128,13 @@ class OpenedStream(AbstractContextManager["OpenedStream"]):
         """Whether the reference is the same file on the same backend."""
         return self.settings.reference == self.backend and self._graph_path == self.target
 
+    def introduce(self) -> None:
+        """Say which model runs where, and by which contract."""
+        if self.settings.target is None:
+            self._say(f"Model: the embedded streaming encoder {self.target}")
+        chosen = " (chosen by auto)" if self.settings.backend != self.backend else ""
+        self._say(f"Backend: {self.backend}{chosen}; contract: {self.contract.name}")
+
     def session(self, precision: str, *, on_device: bool = False) -> Session:
         """Return the target's session of a precision; with its state on the device if requested.
 
@@ -199,6 +208,24 @@ class OpenedStream(AbstractContextManager["OpenedStream"]):
         """Return which model it is."""
         model = {"path": str(self.target), "sha256": sha256_of(self.target), "size_bytes": self.target.stat().st_size}
         return {**model, "graph_sha256": self._model_sha256, "embedded": self.is_embedded}
+
+    def facts(self, settings: StreamedModel, failures: list[str], notes: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of `ComparedStream`, given what was asked for, what failed, and further notes."""
+        name, path = self.contract.name, str(self.contract_path)
+        return {
+            "status": "complete",
+            "passed": not failures,
+            "compared_with_itself": self.is_compared_with_itself,
+            "failures": failures,
+            "notes": [*let_through(self.marks), *notes],
+            "model": self.model_record(),
+            "contract": {"name": name, "path": path, "sha256": contract_hash(self.contract)},
+            "backend": self.backend,
+            "backend_requested": settings.backend,
+            "reference": self.reference_record(),
+            "settings": json_values(asdict(settings), str),
+            "verification": self.marks,
+        }
 
     def reference_record(self) -> dict[str, Any]:
         """Return what the target was compared with."""
@@ -352,6 +379,5 @@ class OpenedStream(AbstractContextManager["OpenedStream"]):
     def _rows(self) -> list[int]:
         """Return the numbers of rows that a pool runs for the streams that are asked for."""
         ranges = [one.symbols[self.contract.batch_symbol or ""] for one in self.contract.profiles]
-        together = max(*self.settings.streams, 0 if self.settings.transcribe is None else AT_ONCE)
         least, most = min(one[0] for one in ranges), max(one[2] for one in ranges)
-        return sorted(numbers_of_rows(least, max(least, min(most, together))))
+        return sorted(numbers_of_rows(least, max(least, min(most, max(self.settings.streams)))))

@@ -11,14 +11,9 @@ from trt_workbench.report.style import plots_folder
 from trt_workbench.report.tables import Table, small
 from trt_workbench.report.verdict import Headline
 from trt_workbench.stream.document import (
-    CHANGED_TEXTS,
-    DECODING_FAULTS,
-    HEARINGS,
     LANES,
-    SPEECH_TIMES,
     TENSORS,
     TIMES,
-    WORDS,
     ChunkRecord,
     StreamMetrics,
     fault_matrix,
@@ -39,20 +34,12 @@ def view(metrics: StreamMetrics, directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows besides, and draw its `plots/`."""
     records = read_lines(directory / "records.jsonl", ChunkRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
-    words = metrics.transcription or {}
     return {
         "plots": plots,
         "lanes": Table(LANES, metrics.lanes),
         "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
         "times": Table(TIMES, [lane for lane in metrics.lanes if lane.latency_ms]),
         "streams": [(paced, levels(paced) if paced.levels else None) for paced in metrics.streams],
-        "words": Table(WORDS, [(side, words["differences"].get(side["name"])) for side in words.get("sides", ())]),
-        "speech_times": Table(
-            SPEECH_TIMES, [side for side in words.get("sides", ()) if side["real_time_factor"] is not None]
-        ),
-        "hearings": Table(HEARINGS, words.get("ways") or ()),
-        "changes": [(name, Table(CHANGED_TEXTS, texts)) for name, texts in words.get("changes", {}).items() if texts],
-        "decoding_faults": Table(DECODING_FAULTS, words.get("faults") or ()),
         "tensors": [Table(TENSORS, lane.tensors.items(), f"Tensors: {lane.name}") for lane in metrics.lanes],
     }
 

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ from trt_workbench.core.array_files import load_arrays, named_below, save_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import append_lines, json_values, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.extensions import part
 from trt_workbench.core.files import atomic_writer
 from trt_workbench.core.work import taking
 from trt_workbench.stream.compare import Parts
@@ -33,10 +31,9 @@ from trt_workbench.stream.lane_gates import CHECKLIST, judge, judged_as, tie
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.paced import rounds, run_paced
 from trt_workbench.stream.paced_document import Paced
-from trt_workbench.stream.reference import StreamRecorder, contract_hash
+from trt_workbench.stream.reference import StreamRecorder
 from trt_workbench.stream.settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
 from trt_workbench.stream.sharding import what_decides
-from trt_workbench.verify import let_through
 
 _SAMPLES = 400
 _FEWEST = 20
@@ -146,10 +143,6 @@ class StreamEvaluation:
                 f"pass --hop-ms: {opened.contract_path}"
             )
         self._check_profiles()
-        if settings.also and settings.transcribe is None:
-            raise UsageProblem("--also needs --transcribe.")
-        words = None if settings.transcribe is None else part("transcription", "speech", "--transcribe")
-        self._words = words and words.Transcription(opened, self._hop_seconds)
 
     def run(
         self,
@@ -169,8 +162,7 @@ class StreamEvaluation:
         single = len(self.chunks) * (2 if settings.faults else 1)
         hop_s = self._hop_seconds
         paced_chunks = sum(settings.streams) * rounds(settings.seconds, hop_s) if settings.streams and hop_s else 0
-        spoken = single + paced_chunks * len(settings.precision)  # progress until utterances are transcribed
-        total = spoken + (self._words.count if self._words else 0)
+        total = single + paced_chunks * len(settings.precision)
         facts = opened.record_facts(self.stream) if settings.record else None
         recorder = None if facts is None else StreamRecorder(folder, self.stream.signal, **facts)
         watch = Watch(len(self.chunks))
@@ -188,40 +180,19 @@ class StreamEvaluation:
         failures = _failures(judged, tested) + [
             f"{one.precision} streams in batches: {one.check.text}" for one in paced if not one.check.passed
         ]
-        written = None
-        if self._words:
-            written = self._words.run(folder, lambda done: progress(spoken + done, total))
-            failures += self._words.failures(written)
-            self.notes += self._words.notes
         metrics = StreamMetrics(
-            status="complete",
-            passed=not failures,
-            compared_with_itself=opened.is_compared_with_itself,
-            failures=failures,
-            notes=[*let_through(opened.marks), *self.notes],
-            model=opened.model_record(),
-            contract={
-                "name": self.contract.name,
-                "path": str(opened.contract_path),
-                "sha256": contract_hash(self.contract),
-            },
-            backend=opened.backend,
-            backend_requested=settings.backend,
-            reference=opened.reference_record(),
+            **opened.facts(settings, failures, self.notes),
             input={**self.stream.record, "frames": self._length(self.stream)},
             chunks=len(self.chunks),
             stream_seconds=self._seconds(sum(chunk.new for chunk in self.chunks)),
             hop_seconds=self._seconds(self.chunks[-1].hop),
             memory_chunks=self._memory if self.contract.chunking.memory else None,
             gate_set=settings.gates,
-            settings=json_values(asdict(settings), str),
             lanes=judged,
             closed_over_functional=_ratios(judged),
             faults=tested,
             resident=watch.found(),
             streams=paced,
-            transcription=written and written.model_dump(),
-            verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)
         shutil.rmtree((folder / DONE).parent, ignore_errors=True)

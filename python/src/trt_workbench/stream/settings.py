@@ -1,14 +1,15 @@
-"""What `eval-stream` can be asked for, as settings with their options. Imports nothing heavy."""
+"""What `eval-stream` can be asked for, and in part `eval-speech`, as settings. Imports nothing heavy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import (
+    MORE,
     AllowUnverified,
     BackendOptions,
     Device,
@@ -26,16 +27,13 @@ if TYPE_CHECKING:
 
 FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
 MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
-WHOLE: Literal["whole"] = "whole"
-RANDOM, CODE = "random", "code"
+RANDOM, CODE, CALIBRATION_CODE = "random", "code", "calibration code"
+"""What is fed in place of a file: noise, the embedded code, utterances of it that are not scored."""
 MOST_STREAMS = 4096
-AT_ONCE = 16
-"""Utterances that run together."""
 RATES = ("WER", "token_error_rate")
 """Names of error rates, the one that models are compared by first."""
 # Options of the streams in real time stand together in --help.
 _PACED = "Streams in real time"
-_WORDS = "Transcription"
 
 
 def read_modes(option: str, text: str) -> tuple[str, ...]:
@@ -53,41 +51,6 @@ def read_streams(option: str, text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-class Also(NamedTuple):
-    """How the same audio is also heard.
-
-    Attributes:
-        name: of it.
-        chunks: frames of a chunk, or `whole` utterances; None for those of the contract.
-        contract: another one than that of the command; "" for that.
-        model: another one; "" for the reference's.
-    """
-
-    name: str
-    chunks: int | Literal["whole"] | None = None
-    contract: str = ""
-    model: str = ""
-
-
-def read_also(option: str, texts: Sequence[str]) -> tuple[Also, ...]:
-    """Return other ways to hear of a repeated option. Raises UsageProblem for text that is none."""
-    return tuple(_also(option, text) for text in dict.fromkeys(texts))
-
-
-def _also(option: str, text: str) -> Also:
-    model, _, contract = text.rpartition("=")
-    if text == WHOLE:
-        return Also("whole utterances", WHOLE)
-    if frames := whole_number(text):
-        return Also(f"chunks of {frames} frames", frames)
-    if contract.endswith(".json") and (model.endswith(".onnx") or not model):
-        return Also(f"{text}, whole utterances" if model else text, WHOLE if model else None, contract, model)
-    raise UsageProblem(
-        f"{option} takes a number of frames, whole, CONTRACT.json, or MODEL.onnx=CONTRACT.json of an offline encoder, "
-        f"not {text!r}."
-    )
-
-
 def read_constants(option: str, texts: Sequence[str]) -> dict[str, float | str]:
     """Return values by name of a repeated option; a number is taken as one. Raises UsageProblem as `pairs`."""
     found: dict[str, float | str] = {}
@@ -100,8 +63,8 @@ def read_constants(option: str, texts: Sequence[str]) -> dict[str, float | str]:
 
 
 @dataclass(frozen=True)
-class StreamSettings:
-    """What is run on which stream, compared with what, and by which gates."""
+class StreamedModel:
+    """Which model is run where, by which contract, and compared with what."""
 
     target: Annotated[
         Path | None,
@@ -113,89 +76,29 @@ class StreamSettings:
         tuple[str, ...],
         Setting("Precisions requested from the backend, such as fp32,fp16.", kind=str, read=names, default="fp32"),
     ] = ("fp32",)
-    mode: Annotated[
-        tuple[str, ...],
-        Setting(
-            "functional: feeds the reference's state; closed-loop: the target's own; device: keeps it on the device.",
-            kind=str,
-            read=read_modes,
-            default=f"{FUNCTIONAL},{CLOSED_LOOP}",
-        ),
-    ] = (FUNCTIONAL, CLOSED_LOOP)
     reference: Annotated[str, Setting("Reference: ort-cpu, torch, or the run directory of a run with --record.")] = (
         "ort-cpu"
     )
     model: Annotated[
-        Path | None, Setting("ONNX model for the reference; by default the target itself, or the model of its plan.")
-    ] = None
-    # None for the code that the embedded encoder reads, or for random features.
-    input: Annotated[
-        str | None,
-        Setting("FILE.npy of features, FILE.wav or .flac, random, or code (the embedded encoder's own; its default)."),
-    ] = None
-    chunks: Annotated[int, Setting("Number of chunks.", min=1, max=200_000)] = 300
-    chunk: Annotated[
-        int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
+        Path | None,
+        Setting("ONNX model for the reference; by default the target itself, or the model of its plan.", MORE),
     ] = None
     constants: Annotated[
         Mapping[str, float | str],
         Setting(
             "Value of a constant of the contract, or the name of one, such as prompt_index=en-US; repeatable.",
+            MORE,
             kind=list[str],
             read=read_constants,
             flags="--constant",
             metavar="NAME=VALUE",
         ),
     ] = field(default_factory=dict)
-    gates: Annotated[
-        Literal["contract", "checklist"],
-        Setting("Limits: the contract's (defaults by precision), or the checklist's absolute ones."),
-    ] = "contract"
-    faults: Annotated[bool, Setting("Plant known faults in the loop and show which gate catches each.")] = False
-    record: Annotated[bool, Setting("Keep the reference's outputs, for --reference of another run.")] = False
-    streams: Annotated[
-        tuple[int, ...],
-        Setting(
-            "Run these numbers of streams in real time, such as 1,4,16, after comparing their batches with single "
-            "streams.",
-            _PACED,
-            kind=str,
-            read=read_streams,
-        ),
-    ] = ()
-    seconds: Annotated[float, Setting("Duration of each number of streams.", _PACED, min=0.1, max=86400)] = 5.0
+    faults: Annotated[bool, Setting("Plant known faults and show which gate catches each.", MORE)] = False
     hop_ms: Annotated[
         float | None,
         Setting("Time between two chunks of a stream; the contract's by default.", _PACED, min=0.1, max=3.6e6),
     ] = None
-    # "" for the embedded code's utterances
-    transcribe: Annotated[
-        str | None,
-        Setting(
-            "Also transcribe the utterances of a manifest, and compare word error rates. Without one: the embedded "
-            "code's.",
-            _WORDS,
-            metavar="[MANIFEST]",
-        ),
-    ] = None
-    utterances: Annotated[int | None, Setting("Transcribe at most this many.", _WORDS, min=1)] = None
-    normalize: Annotated[bool, Setting("Leave out case and punctuation of both texts.", _WORDS)] = False
-    tail_ms: Annotated[float, Setting("Silence after each utterance.", _WORDS, min=0, max=60_000)] = 0.0
-    also: Annotated[
-        tuple[Also, ...],
-        Setting(
-            "Also hear the audio in chunks of so many frames, as whole utterances, by another contract, or whole with "
-            "an offline encoder: 121, whole, CONTRACT.json, MODEL.onnx=CONTRACT.json; repeatable.",
-            _WORDS,
-            kind=list[str],
-            read=read_also,
-            metavar="WAY",
-        ),
-    ] = ()
-    max_wer: Annotated[float | None, Setting("Highest acceptable word error rate.", _WORDS, min=0)] = None
-    max_wer_loss: Annotated[
-        float, Setting("By how much the word error rate may be above the reference's.", _WORDS, min=0)
-    ] = 0.005
     options: BackendOptions = field(default_factory=dict)
     allow_unverified: AllowUnverified = False
     trust: Trust = False
@@ -210,3 +113,43 @@ class StreamSettings:
         """
         trust = {"trust": self.trust} if backend.plans and is_plan else {}
         return with_flags(self.options, backend.device_option(self.device) | trust)
+
+
+@dataclass(frozen=True)
+class StreamSettings(StreamedModel):
+    """What is run on which stream, compared with what, and by which gates."""
+
+    mode: Annotated[
+        tuple[str, ...],
+        Setting(
+            "functional: feeds the reference's state; closed-loop: the target's own; device: keeps it on the device.",
+            kind=str,
+            read=read_modes,
+            default=f"{FUNCTIONAL},{CLOSED_LOOP}",
+        ),
+    ] = (FUNCTIONAL, CLOSED_LOOP)
+    # None for the code that the embedded encoder reads, or for random features.
+    input: Annotated[
+        str | None,
+        Setting("FILE.npy of features, FILE.wav or .flac, random, or code (the embedded encoder's own; its default)."),
+    ] = None
+    chunks: Annotated[int, Setting("Number of chunks.", min=1, max=200_000)] = 300
+    chunk: Annotated[
+        int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
+    ] = None
+    gates: Annotated[
+        Literal["contract", "checklist"],
+        Setting("Limits: the contract's (defaults by precision), or the checklist's absolute ones."),
+    ] = "contract"
+    record: Annotated[bool, Setting("Keep the reference's outputs, for --reference of another run.")] = False
+    streams: Annotated[
+        tuple[int, ...],
+        Setting(
+            "Run these numbers of streams in real time, such as 1,4,16, after comparing their batches with single "
+            "streams.",
+            _PACED,
+            kind=str,
+            read=read_streams,
+        ),
+    ] = ()
+    seconds: Annotated[float, Setting("Duration of each number of streams.", _PACED, min=0.1, max=86400)] = 5.0

@@ -22,7 +22,7 @@ from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.settings import StreamSettings
 
 COMMAND: Final = "eval-stream"
-_WHOLE: Final = ("faults", "record", "streams", "transcribe")
+_WHOLE: Final = ("faults", "record", "streams")
 """Settings of what is done once, or measured: not in shards."""
 _OF_MACHINE: Final = ("target", "contract", "model", "device", "allow_unverified", "trust")
 

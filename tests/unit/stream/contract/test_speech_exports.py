@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
+from tests.speech_decoders import lstm_parts, stateless_parts, write_tokens
 from tests.speech_exports import (
     PROMPTS,
     Conformer,
@@ -24,7 +25,6 @@ from tests.speech_exports import (
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.texts import held, refused
 from tests.unit.stream.evaluation import evaluated
-from tests.unit.stream.test_decoding import lstm_parts, stateless_parts, write_tokens
 from tests.unit.stream.test_stream_input import write_wav
 
 from trt_workbench.backends.registry import get_backend
@@ -237,8 +237,8 @@ def test_a_transducer_is_drafted_whole_and_transcribes(name: str, kind: str, fro
     write_wav(tmp_path / "a.wav", code_audio(20, 0).samples)
     manifest = tmp_path / "m.jsonl"
     manifest.write_text('{"audio": "a.wav", "text": "a bad cab"}\n' * 3)
-    words = ("--contract", path, "--backend", "ort-cpu", "--chunks", 3, "--no-report", "--transcribe", manifest)
-    found = json_of("eval-stream", model, *words, "--output", tmp_path / "run")["transcription"]
+    words = ("--contract", path, "--backend", "ort-cpu", "--no-report", "--data", manifest)
+    found = json_of("eval-speech", model, *words, "--output", tmp_path / "run")
     assert found["kind"] == said.kind
     assert found["differences"]["fp32"]["utterances_changed"] == 0
     lines = [json.loads(line) for line in (tmp_path / "run" / "transcripts.jsonl").read_text().splitlines()]

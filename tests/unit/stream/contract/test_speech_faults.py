@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from tests.in_app import json_of, trtw
+from tests.speech_decoders import lstm_parts, stateless_parts, write_tokens
 from tests.speech_exports import (
     icefall_ctc,
     nemo_ctc,
@@ -20,11 +21,9 @@ from tests.speech_exports import (
     zipformer,
 )
 from tests.unit.stream.evaluation import evaluated
-from tests.unit.stream.test_decoding import lstm_parts, stateless_parts, write_tokens
 from tests.unit.stream.test_stream_input import write_wav
 
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.stream import Spoken, Utterance
 from trt_workbench.stream.check.run import dynamic_checks
 from trt_workbench.stream.check.steps import Stepper
 from trt_workbench.stream.check.trial import ContractTrial
@@ -33,6 +32,8 @@ from trt_workbench.stream.contract.model_tensors import read_tensors
 from trt_workbench.stream.contract.reading import read_contract
 from trt_workbench.stream.input import code_audio
 from trt_workbench.stream.settings import CLOSED_LOOP, StreamSettings
+from trt_workbench_speech.manifest import Utterance
+from trt_workbench_speech.spoken import Spoken
 
 
 class Family(NamedTuple):
@@ -224,11 +225,11 @@ def test_faults_of_decoding_are_found(name: str, seed: int, tmp_path: Path) -> N
         manifest = tmp_path / "m.jsonl"
         manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
         folder = tmp_path / f"run{len(words)}"
-        asked = ("--contract", path, "--backend", "ort-cpu", "--chunks", 4, "--mode", "closed-loop", "--no-report")
-        trtw("eval-stream", model, *asked, "--transcribe", manifest, *words, "--output", folder)
-        found = json.loads((folder / "metrics.json").read_text())  # faults of the loop are others' tests
+        asked = ("--contract", path, "--backend", "ort-cpu", "--no-report", "--data", manifest)
+        trtw("eval-speech", model, *asked, *words, "--output", folder)
+        found = json.loads((folder / "metrics.json").read_text())
         heard = [json.loads(line) for line in (folder / "transcripts.jsonl").read_text().splitlines()]
-        return found["transcription"], [one["found"]["reference"] for one in heard]
+        return found, [one["found"]["reference"] for one in heard]
 
     _, texts = run()
     assert all(len(set(text)) > 2 for text in texts), texts

@@ -1,27 +1,17 @@
-"""What `eval-stream --transcribe` finds, and how it is printed."""
+"""What an eval-speech run writes; docs/reference/run-directory.md has all keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from trt_workbench.console.common import print_line, print_table
-from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
-from trt_workbench.core.percent import share, signed
-from trt_workbench.core.statistics.summary import Summary, claimed
-from trt_workbench.report.tables import Table
-from trt_workbench.stream.document import DECODING_FAULTS, HEARINGS, WORDS
+from trt_workbench.core.statistics.summary import Summary
+from trt_workbench.report.verdict import Reach
+from trt_workbench.stream.document import ComparedStream
 from trt_workbench.stream.gate_result import GateResult
-from trt_workbench.stream.transcribe.error_rate import Score
-
-if TYPE_CHECKING:
-    pass
-
-_SHOWN = 3
+from trt_workbench_speech.error_rate import Score
 
 
 class Side(Strict):
@@ -39,6 +29,7 @@ class Side(Strict):
             waits for the rest of its chunk, and for what the model looks ahead.
         state_on_device: of the encoder.
         predictor_on_device: of the decoder; None without one.
+        provenance: what executed the encoder; that of the reference is in `reference`.
     """
 
     name: str
@@ -54,6 +45,7 @@ class Side(Strict):
     word_delay_ms: Summary | None = None
     state_on_device: bool
     predictor_on_device: bool | None
+    provenance: dict[str, Any]
     gates: list[GateResult] = []
 
 
@@ -126,12 +118,11 @@ class PlantedError(Strict):
     caught: bool = False
 
 
-class Transcribed(Strict):
-    """Texts of a manifest's utterances.
+class SpeechMetrics(ComparedStream):
+    """metrics.json of eval-speech: texts of a manifest's utterances.
 
     Attributes:
         source: the manifest, or the code.
-        normalized: whether case and punctuation are left out of both texts.
         at_once: utterances that ran together.
         sides: the reference, then each precision.
         differences: by precision.
@@ -147,14 +138,29 @@ class Transcribed(Strict):
     words: PositiveInt
     tokens: PositiveInt
     audio_seconds: NonNegativeFloat
-    normalized: bool
     at_once: PositiveInt
     sides: list[Side]
     differences: dict[str, WordDifference]
     changes: dict[str, list[ChangedText]]
-    ways: list[OtherHearing] = []
-    faults: list[PlantedError] = []
-    faults_wer: NonNegativeFloat | None = None
+    ways: list[OtherHearing]
+    faults: list[PlantedError]
+    faults_wer: NonNegativeFloat | None
+
+    @property
+    def pairs(self) -> list[tuple[Side, WordDifference | None]]:
+        """Each side with its difference from the reference."""
+        return [(side, self.differences.get(side.name)) for side in self.sides]
+
+    @property
+    def timed(self) -> list[Side]:
+        """Those whose times say something."""
+        return [side for side in self.sides if side.real_time_factor is not None]
+
+    @property
+    def reach(self) -> Reach:
+        """What ran and could have failed: a model compared with itself by `--max-wer` alone."""
+        count, limited = len(self.differences), self.settings["max_wer"] is not None
+        return Reach(count, count, count if limited or not self.compared_with_itself else 0, len(self.failures))
 
 
 class TranscriptRecord(Strict):
@@ -166,45 +172,3 @@ class TranscriptRecord(Strict):
     seconds: NonNegativeFloat
     found: dict[str, str]
     errors: dict[str, NonNegativeInt]
-
-
-def show_transcribed(document: Mapping[str, Any]) -> None:
-    """Print a `Transcribed`: error rates by side, differences, the first texts that changed, and planted faults."""
-    found = Transcribed.model_validate(document)
-    said = f"{counted(found.utterances, 'utterance')}, {counted(found.words, 'word')}, {found.audio_seconds:.0f} s"
-    pairs = [(side, found.differences.get(side.name)) for side in found.sides]
-    print_table(Table(WORDS, pairs, f"Word error rate: {said}"))
-    for side in found.sides:
-        print_line(_speed(side, found.at_once))
-    if found.ways:
-        print_table(Table(HEARINGS, found.ways, "The same audio heard in other ways"))
-    for name, one in found.differences.items():
-        print_line(
-            f"{name}: WER {_difference(one.wer.value)}{_interval(one.wer, ' ({} to {})', _difference)} compared "
-            f"with the reference; {counted(one.utterances_changed, 'utterance')} changed"
-        )
-        for change in found.changes[name][:_SHOWN]:
-            print_line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
-    if found.faults:
-        title = f"Self-test of decoding; WER without a fault: {_percent(found.faults_wer or 0.0)}"
-        print_table(Table(DECODING_FAULTS, found.faults, title))
-
-
-def _speed(side: Side, at_once: int) -> str:
-    if side.real_time_factor is None:
-        return f"{side.name}: simulated, so its times say nothing"
-    late = side.word_latency_ms
-    known = [] if late is None else [(name, claimed(late, name)) for name in ("p50", "p99")]
-    shown = ", ".join(f"{name} {figure:.1f} ms" for name, figure in known if figure is not None)
-    words = f"; latency of a word from due time: {shown}" if shown else ""
-    waits = side.word_delay_ms
-    words += f"; a word waits {waits['p50']:.0f} ms for its chunk" if waits else ""
-    return f"{side.name} on {side.backend}: real-time factor {side.real_time_factor:.4f}, {at_once} at once{words}"
-
-
-def _interval(score: Score, form: str, text: Callable[[float], str]) -> str:
-    return "" if score.ci95 is None else form.format(*map(text, score.ci95))
-
-
-_percent = partial(share, digits=2)
-_difference = partial(signed, digits=2)

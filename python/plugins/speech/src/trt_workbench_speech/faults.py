@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.stream.decoding.ctc import Ctc
-from trt_workbench.stream.decoding.transducer import Decoder, TextState, Transducer
+from trt_workbench_speech.decoding import Ctc, Decoder, TextState, Transducer
 
 
 class DecoderFault(NamedTuple):

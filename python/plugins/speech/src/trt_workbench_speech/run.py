@@ -4,37 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import append_lines
+from trt_workbench.core.documents import append_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.percent import share, signed
 from trt_workbench.core.statistics.summary import summarize
-from trt_workbench.stream.decoding.parts import TextPredictor
-from trt_workbench.stream.decoding.transducer import Decoder, Token, Transducer
 from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.pool import StreamPool
-from trt_workbench.stream.settings import AT_ONCE
-from trt_workbench.stream.transcribe.error_rate import Rates, Score, errors_between, normalized
-from trt_workbench.stream.transcribe.hearing import Frames, Heard, Hearing
-from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
-from trt_workbench.stream.transcribe.speech import JudgedTexts, Listening, Speech
+from trt_workbench.stream.settings import CODE
+from trt_workbench_speech.decoding import Decoder, Token, Transducer
 from trt_workbench_speech.document import (
     ChangedText,
     OtherHearing,
     PlantedError,
     Side,
-    Transcribed,
+    SpeechMetrics,
     TranscriptRecord,
     WordDifference,
 )
-from trt_workbench_speech.document import show_transcribed as show_transcribed
+from trt_workbench_speech.error_rate import Rates, Score, errors_between, normalized
 from trt_workbench_speech.faults import decoder_faults
+from trt_workbench_speech.hearing import Frames, Heard, Hearing
+from trt_workbench_speech.manifest import Utterance, code_utterances, read_manifest
+from trt_workbench_speech.parts import TextPredictor
+from trt_workbench_speech.settings import SpeechSettings
+from trt_workbench_speech.speech import AT_ONCE, JudgedTexts, Listening, Speech
 from trt_workbench_speech.ways import HeardWay, hear, way_of
 
 REFERENCE = "reference"
@@ -50,52 +49,50 @@ class Transcription:
         notes: on them.
     """
 
-    def __init__(self, opened: OpenedStream, hop_s: float | None) -> None:
+    def __init__(self, opened: OpenedStream, settings: SpeechSettings) -> None:
         """Read the manifest.
 
         Args:
             opened: the sessions.
-            hop_s: seconds from one chunk of a stream to the next.
+            settings: what is asked for.
 
         Raises:
             UsageProblem: the manifest, the contract or the settings do not allow it.
         """
-        self._opened, self._settings = opened, opened.settings
+        self._opened, self._settings = opened, settings
         if opened.recorded:
-            raise UsageProblem("--transcribe needs a reference that runs; a record has outputs of one stream alone.")
-        settings = self._settings
-        self._speech = Speech(
-            opened.contract,
-            opened.contract_path,
-            self._read(),
-            hop_s,
-            Listening(settings.transcribe or "", settings.normalize, settings.tail_ms),
-        )
+            raise UsageProblem("eval-speech needs a reference that runs; a record has outputs of one stream alone.")
+        asked = Listening(str(settings.data or CODE), settings.normalize, settings.tail_ms, settings.hop_ms)
+        self._speech = Speech(opened.contract, opened.contract_path, self._read(), asked)
         self.notes = list(self._unwritten())
+        if opened.is_compared_with_itself:
+            self.notes.append(
+                "Target and reference are the same model on the same runtime. Name another with --backend or "
+                "--reference."
+            )
         model = opened.reference_file
         self._ways = [way_of(one, model, opened.contract_path, self._speech) for one in settings.also]
 
-    @property
-    def count(self) -> int:
-        """How many utterances are run: by every side."""
-        return len(self._speech.utterances) * (1 + len(self._settings.precision) + len(self._ways))
+    def run(self, folder: Path, progress: Callable[[int, int], None]) -> SpeechMetrics:
+        """Transcribe, and write transcripts.jsonl and metrics.json.
 
-    def run(self, folder: Path, progress: Callable[[int], None]) -> Transcribed:
-        """Transcribe, and write transcripts.jsonl.
+        Args:
+            folder: an existing folder.
+            progress: called with the utterances that ended, of every side, and their total.
 
         Raises:
             UsageProblem: audio or files of the decoder do not fit the contract.
             DeviceFailure: the device failed.
         """
-        done = 0
+        done, total = 0, len(self._speech.utterances) * (1 + len(self._settings.precision) + len(self._ways))
 
         def count(ended: int) -> None:
             nonlocal done
             done += ended
-            progress(done)
+            progress(done, total)
 
         faults: list[PlantedError] = []
-        opened, keep = self._opened, _FOR_FAULTS if self._settings.faults else 0
+        opened, asked, keep = self._opened, self._settings.data, _FOR_FAULTS if self._settings.faults else 0
         words, tokens = (Rates(lengths, self._settings.seed) for lengths in self._speech.lengths)
         judged, sides = {}, []
         with self._speech.ear(opened.reference_session(), opened.reference_part) as (ear, decoder, pool):
@@ -117,18 +114,30 @@ class Transcription:
             judged[precision] = found
             side = self._side(precision, opened.backend, found, hearing, words, tokens, (decoder, pool))
             sides.append(self._gated(side, words.difference(found.word_errors, judged[REFERENCE].word_errors)))
-        self._write(folder / TRANSCRIPTS, judged)
+        append_lines(
+            folder / TRANSCRIPTS,
+            [
+                TranscriptRecord(
+                    utterance=one.name,
+                    text=self._speech.right[place],
+                    seconds=self._speech.seconds[place],
+                    found={name: side.texts[place] for name, side in judged.items()},
+                    errors={name: side.words[place].total for name, side in judged.items()},
+                )
+                for place, one in enumerate(self._speech.utterances)
+            ],
+        )
         reference = judged[REFERENCE]
         others = {name: one for name, one in judged.items() if name != REFERENCE}
         first = range(min(keep, len(self._speech.utterances)))
-        return Transcribed(
-            source=self._source(),
+        metrics = SpeechMetrics(
+            **opened.facts(self._settings, list(_failures(sides, faults)), self.notes),
+            source={"kind": "manifest", "path": str(asked), "sha256": hash_file(asked)} if asked else {"kind": CODE},
             kind=self._speech.said.kind,
             utterances=len(self._speech.utterances),
             words=sum(self._speech.lengths[0]),
             tokens=sum(self._speech.lengths[1]),
             audio_seconds=sum(self._speech.seconds),
-            normalized=self._settings.normalize,
             at_once=AT_ONCE,
             sides=sides,
             differences={name: _difference(one, reference, words) for name, one in others.items()},
@@ -137,32 +146,16 @@ class Transcription:
             faults=faults,
             faults_wer=self._wer_of([reference.word_errors[place] for place in first]) if keep else None,
         )
-
-    def failures(self, found: Transcribed) -> list[str]:
-        """Return what failed, a sentence each."""
-        gates = [
-            f"{side.name} transcription: gate {gate.gate}: {gate.text} (limit {gate.limit:g})"
-            for side in found.sides
-            for gate in side.gates
-            if gate.verdict == "failed"
-        ]
-        return gates + [
-            f"self-test: the gate of WER does not catch the fault {one.fault!r}"
-            for one in found.faults
-            if not one.reason and not one.caught
-        ]
+        write_json(folder / "metrics.json", metrics)
+        return metrics
 
     def _read(self) -> list[Utterance]:
-        asked, most = self._settings.transcribe, self._settings.utterances
+        asked, most = self._settings.data, self._settings.utterances
         if asked:
-            return read_manifest(Path(asked), most)
+            return read_manifest(asked, most)
         if not self._opened.is_embedded:
-            raise UsageProblem("--transcribe needs a manifest: only the embedded encoder has utterances of its own.")
+            raise UsageProblem("Pass a manifest with --data: only the embedded encoder has utterances of its own.")
         return code_utterances(most)
-
-    def _source(self) -> dict[str, Any]:
-        asked = self._settings.transcribe
-        return {"kind": "manifest", "path": asked, "sha256": hash_file(Path(asked))} if asked else {"kind": "code"}
 
     def _unwritten(self) -> Iterator[str]:
         found = (self._speech.vocabulary.unwritten(self._speech.plain(one.text)) for one in self._speech.utterances)
@@ -189,7 +182,8 @@ class Transcription:
         parts: tuple[Decoder, StreamPool],
     ) -> Side:
         decoder, pool = parts
-        simulated = name != REFERENCE and self._opened.joined_session(name).simulated
+        session = None if name == REFERENCE else self._opened.joined_session(name)
+        simulated = session is not None and session.simulated
         late = [ms for one in hearing.heard for ms in one.late_ms]
         delays = [ms for one in hearing.heard for ms in one.delay_ms]
         predictor = decoder.predictor if isinstance(decoder, Transducer) else None
@@ -206,6 +200,7 @@ class Transcription:
             word_latency_ms=summarize(late) if late and not simulated else None,
             word_delay_ms=summarize(delays) if delays and not simulated else None,
             state_on_device=pool.on_device,
+            provenance={} if session is None else self._opened.record(session),
             predictor_on_device=predictor.on_device if isinstance(predictor, TextPredictor) else None,
         )
 
@@ -283,20 +278,16 @@ class Transcription:
         words = sum(len(text.split()) for text in self._speech.right[: len(errors)])
         return sum(errors) / max(words, 1)
 
-    def _write(self, path: Path, judged: dict[str, JudgedTexts]) -> None:
-        append_lines(
-            path,
-            [
-                TranscriptRecord(
-                    utterance=one.name,
-                    text=self._speech.right[place],
-                    seconds=self._speech.seconds[place],
-                    found={name: side.texts[place] for name, side in judged.items()},
-                    errors={name: side.words[place].total for name, side in judged.items()},
-                )
-                for place, one in enumerate(self._speech.utterances)
-            ],
-        )
+
+def _failures(sides: Sequence[Side], faults: Sequence[PlantedError]) -> Iterator[str]:
+    """Yield what failed, a sentence each."""
+    for side in sides:
+        for gate in side.gates:
+            if gate.verdict == "failed":
+                yield f"{side.name}: gate {gate.gate}: {gate.text} (limit {gate.limit:g})"
+    for one in faults:
+        if not one.reason and not one.caught:
+            yield f"self-test: the gate of WER does not catch the fault {one.fault!r}"
 
 
 def _decoded(decoder: Decoder, frames: Sequence[Frames]) -> Iterator[list[Token]]:

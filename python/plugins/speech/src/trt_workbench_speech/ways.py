@@ -17,11 +17,11 @@ from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import read_tensors
 from trt_workbench.stream.contract.parts import SymbolProfile
 from trt_workbench.stream.contract.reading import read_contract
-from trt_workbench.stream.decoding.opening import Load, open_decoder
 from trt_workbench.stream.pool import StreamPool
-from trt_workbench.stream.settings import WHOLE, Also
-from trt_workbench.stream.transcribe.hearing import Ear, Hearing
-from trt_workbench.stream.transcribe.speech import Speech
+from trt_workbench_speech.decoding import Load, open_decoder
+from trt_workbench_speech.hearing import Ear, Hearing
+from trt_workbench_speech.settings import WHOLE, Also
+from trt_workbench_speech.speech import Speech
 
 # Frames that a whole utterance may be padded by until its size fits.
 _MOST_PADDING = 256
@@ -61,8 +61,7 @@ def way_of(asked: Also, model: Path, path: Path, speech: Speech) -> HeardWay:
         contract = read_contract(path, read_tensors(Path(asked.model) if asked.model else model))
     if isinstance(asked.chunks, int):
         contract = in_chunks(contract, asked.chunks)
-    hop_s = contract.chunking.frame_seconds and contract.chunking.later.hop * contract.chunking.frame_seconds
-    heard = speech.by(contract, path, hop_s)
+    heard = Speech(contract, path, speech.utterances, speech.asked._replace(hop_ms=None))
     return HeardWay(asked.name, Path(asked.model) if asked.model else None, heard, asked.chunks == WHOLE)
 
 

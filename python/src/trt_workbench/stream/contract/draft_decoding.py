@@ -11,7 +11,7 @@ from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 from trt_workbench.stream.contract.model_tensors import ModelTensors, read_tensors
 from trt_workbench.stream.contract.reading import UNDECIDED
-from trt_workbench.stream.decoding.vocabulary import BLANKS, UNKNOWN, Vocabulary
+from trt_workbench.stream.contract.vocabulary import BLANKS, UNKNOWN, Vocabulary
 
 _ENCODER = "encoder"
 

@@ -7,7 +7,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from trt_workbench.stream.transcribe.error_rate import Rates, errors_between, normalized, one_form
+from trt_workbench_speech.error_rate import Rates, errors_between, normalized, one_form
 
 
 def distance(right: tuple[str, ...], found: tuple[str, ...]) -> int:

@@ -1,21 +1,34 @@
-"""Greedy decoding of transducers, many streams at once.
+"""Greedy decoding: frames of an encoder to tokens, as the contract's `decoding` says.
 
-Each step joins the streams that are not done with their frames: one call of the joiner, and one of the predictor for
-those that wrote a token.
+In: `open_decoder` of a contract's folder; frames of many streams by chunk. Out: tokens with their frames.
+
+    frames ─► joiner ─► token, duration ─┬► blank: on to a later frame
+                 ▲                       └► token ─► predictor, whose state stays on the device ─┐
+                 └───────────────────────────────────────────────────────────────────────────────┘
+
+Of a transducer each step joins the streams that are not done with their frames: one call of the joiner, and one of the
+predictor for those that wrote a token. CTC needs no models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import Session
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import require_file
+from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.stream.contract.decoding import Decoding
-from trt_workbench.stream.decoding.parts import Joiner
+from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
+from trt_workbench.stream.contract.vocabulary import Vocabulary
+from trt_workbench_speech.parts import Joiner, TextPredictor
 
 
 class Token(NamedTuple):
@@ -154,3 +167,102 @@ class Transducer:
             stream.place += max(duration, 1)
             stream.symbols = 0
         return wrote
+
+
+@dataclass
+class CtcStream:
+    """A stream between its chunks: how many frames it had, and the best token of the last one."""
+
+    frames: int = 0
+    last: int = -1
+
+
+class Ctc:
+    """Greedy decoding of scores [frames, tokens]."""
+
+    def __init__(self, blank: int, tokens: int) -> None:
+        """Take the blank's number, and how many tokens there are with it."""
+        self.blank, self.tokens = blank, tokens
+
+    def open(self) -> CtcStream:
+        """Return a new stream."""
+        return CtcStream()
+
+    def close(self, stream: CtcStream) -> None:
+        """Release a stream: nothing is held."""
+
+    def push(self, streams: Sequence[CtcStream], frames: Sequence[NDArray[Any]]) -> list[list[Token]]:
+        """Take the next scores of several streams; return the tokens that they wrote.
+
+        Raises:
+            UsageProblem: there are not as many scores as tokens, or one is NaN.
+        """
+        return [self._one(stream, own) for stream, own in zip(streams, frames, strict=True)]
+
+    def _one(self, stream: CtcStream, scores: NDArray[Any]) -> list[Token]:
+        if scores.shape[1] != self.tokens:
+            raise UsageProblem(
+                f"The encoder gives {scores.shape[1]} scores a frame, but the vocabulary has {self.tokens} tokens, "
+                "the blank among them."
+            )
+        if np.isnan(scores).any():
+            raise UsageProblem("The encoder's scores hold NaN: it overflows in this precision.")
+        written = []
+        for place, token in enumerate(scores.argmax(1).tolist()):
+            if token not in (stream.last, self.blank):
+                written.append(Token(token, stream.frames + place))
+            stream.last = token
+        stream.frames += len(scores)
+        return written
+
+
+Load = Callable[[Path, Profile | None], Session]
+"""Opens a file in the ranges of shapes that it will be called with."""
+
+
+@contextmanager
+def open_decoder(said: Decoding, folder: Path, load: Load, capacity: int) -> Iterator[Decoder]:
+    """Yield the decoder of a contract, with room for so many streams.
+
+    Args:
+        said: of the contract.
+        folder: of the contract.
+        load: opens sessions, which the caller closes.
+        capacity: most streams that are open at once.
+
+    Raises:
+        UsageProblem: a file is missing, or its tensors are not those of its part.
+    """
+    # NeMo's vocabularies leave out the blank, their last
+    tokens = max(max(Vocabulary(folder / said.tokens).pieces), said.blank) + 1
+    if said.decoder is None or said.joiner is None:
+        yield Ctc(said.blank, tokens)
+        return
+    decoder, joiner = (load(path, _profile(path, capacity)) for path in _files(said, folder))
+    predictor = TextPredictor(decoder, said, capacity)
+    try:
+        yield Transducer(predictor, Joiner(joiner), said, tokens)
+    finally:
+        predictor.release()
+
+
+def _files(said: Decoding, folder: Path) -> Iterator[Path]:
+    for key, name in (("decoder", said.decoder), ("joiner", said.joiner)):
+        path = folder / str(name)
+        require_file(f"contract's decoding.{key}", path)
+        yield path
+
+
+def _profile(path: Path, most: int) -> Profile | None:
+    """Return the ranges of a part: up to so many streams along its first dynamic dimension, 1 along any other."""
+    if path.suffix != MODEL_SUFFIX:
+        return None
+    ranges = {}
+    for name, tensor in read_tensors(path).inputs.items():
+        shape = tensor.shape or ()
+        free = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
+        if free:
+            least = [size if isinstance(size, int) else 1 for size in shape]
+            whole = [most if axis == free[0] else size for axis, size in enumerate(least)]
+            ranges[name] = ShapeRange(min=tuple(least), opt=tuple(whole), max=tuple(whole))
+    return Profile(shapes=ranges) if ranges else None

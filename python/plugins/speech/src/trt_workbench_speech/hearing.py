@@ -13,10 +13,10 @@ from trt_workbench.stream.clock import Clock
 from trt_workbench.stream.compare import scalars
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.parts import Chunk
-from trt_workbench.stream.decoding.transducer import Decoder, Token
-from trt_workbench.stream.decoding.vocabulary import WORD_START, Vocabulary
+from trt_workbench.stream.contract.vocabulary import WORD_START, Vocabulary
 from trt_workbench.stream.pool import PooledStream, StreamPool
 from trt_workbench.stream.rows import row_of
+from trt_workbench_speech.decoding import Decoder, Token
 
 Frames = NDArray[Any]
 

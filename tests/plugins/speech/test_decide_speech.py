@@ -15,11 +15,13 @@ from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.plugins.speech.test_transcribe import write_manifest, write_wav
 from tests.texts import held
 
-from trt_workbench.core.workspace import ENCODER, embedded_model
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import CalibrationSettings, calibration_data
 from trt_workbench.quantize.data import batches
-from trt_workbench.stream.transcribe.spoken_code import CALIBRATION_UTTERANCES, HELD_OUT_UTTERANCES, utterance
+from trt_workbench_speech.scoring import WordsTask
+from trt_workbench_speech.spoken import Spoken
+from trt_workbench_speech.spoken_code import CALIBRATION_UTTERANCES, HELD_OUT_UTTERANCES, utterance
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -205,3 +207,15 @@ def test_what_cannot_be_asked_of_utterances(tmp_path: Path, spoken: tuple[Path, 
     said.append(stderr_of("quantize", MODEL, "--to", "int8", "--calibration", "code", "--score", "cosine",
                           "--keep-score", 0.1, "--output", tmp_path / "m.onnx").splitlines()[-1])  # fmt: skip
     held(*said)
+
+
+def test_utterances_are_compared_as_a_model_is_fed_them(tmp_path: Path) -> None:
+    document = json.loads(embedded_contract().read_text())
+    document["chunking"]["normalize"] = "window"
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    shutil.copy(embedded_contract().with_name("tokens.txt"), tmp_path)
+    task = WordsTask(Spoken(tmp_path / "c.json", "code"), limit=2)
+    pieces = [one["audio_signal"] for one in task.samples_of(Model.open(embedded_model(ENCODER)))]
+    assert len(pieces) > 20
+    assert max(abs(float(one.mean())) for one in pieces) < 1e-3
+    assert task.sizes() == {"kind": "stream"}

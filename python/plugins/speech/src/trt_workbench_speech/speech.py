@@ -16,17 +16,17 @@ from trt_workbench.backends.base import Session
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.audio import read_audio
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.decoding.opening import Load, open_decoder
-from trt_workbench.stream.decoding.transducer import Decoder, Token
-from trt_workbench.stream.decoding.vocabulary import Vocabulary
+from trt_workbench.stream.contract.vocabulary import Vocabulary
 from trt_workbench.stream.input import require_rate, signal_of_audio
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
-from trt_workbench.stream.settings import AT_ONCE
-from trt_workbench.stream.transcribe.error_rate import Errors, errors_between, normalized, one_form
-from trt_workbench.stream.transcribe.hearing import Ear, Heard
-from trt_workbench.stream.transcribe.manifest import Utterance
+from trt_workbench_speech.decoding import Decoder, Load, Token, open_decoder
+from trt_workbench_speech.error_rate import Errors, errors_between, normalized, one_form
+from trt_workbench_speech.hearing import Ear, Heard
+from trt_workbench_speech.manifest import Utterance
 
+AT_ONCE = 16
+"""Utterances that run together."""
 _MOST_FRAMES = 2**31
 
 
@@ -52,11 +52,13 @@ class Listening(NamedTuple):
         source: the manifest, for messages.
         plain_texts: whether case and punctuation are left out.
         tail_ms: silence after each utterance.
+        hop_ms: from one chunk of a stream to the next; None for the contract's.
     """
 
     source: str = ""
     plain_texts: bool = False
     tail_ms: float = 0.0
+    hop_ms: float | None = None
 
 
 class Speech:
@@ -78,7 +80,6 @@ class Speech:
         contract: Contract,
         path: Path,
         utterances: Sequence[Utterance],
-        hop_s: float | None,
         asked: Listening,
     ) -> None:
         """Read the vocabulary.
@@ -87,7 +88,6 @@ class Speech:
             contract: with decoding.
             path: of the contract.
             utterances: that are heard.
-            hop_s: seconds from one chunk of a stream to the next; None where nobody says it.
             asked: how they are heard.
 
         Raises:
@@ -99,10 +99,12 @@ class Speech:
             raise UsageProblem(
                 f"Transcribing needs the contract's key decoding (decoder, joiner, tokens, blank): {path}"
             )
-        if hop_s is None:
+        frame_s = contract.chunking.frame_seconds or 0.0
+        hop_s = asked.hop_ms / 1e3 if asked.hop_ms else contract.chunking.later.hop * frame_s
+        if not hop_s:
             raise UsageProblem(
                 "Transcribing needs the duration of a hop, and the contract has no chunking.frame_seconds; add it "
-                f"(eval-stream also takes --hop-ms): {path}"
+                f"(eval-speech also takes --hop-ms): {path}"
             )
         self.contract, self.said, self.utterances = contract, contract.decoding, utterances
         self.folder, self.asked, self._hop_s = path.parent, asked, hop_s
@@ -123,10 +125,6 @@ class Speech:
         samples, _ = read_audio(audio, one.offset, one.duration, most=rate)
         if len(samples) < rate:  # of a second there are frames
             heard_signal(self.contract, one.name, (samples, rate), self.asked.tail_ms)
-
-    def by(self, contract: Contract, path: Path, hop_s: float | None) -> Speech:
-        """Return the same utterances by another contract, in the file `path`. Raises UsageProblem as the class."""
-        return Speech(contract, path, self.utterances, hop_s, self.asked)
 
     @cached_property
     def pieces(self) -> list[list[str]]:

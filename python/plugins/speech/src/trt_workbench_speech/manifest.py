@@ -16,7 +16,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_file
 from trt_workbench.stream.audio import read_audio
 from trt_workbench.stream.contract.log_mel import SAMPLE_RATE
-from trt_workbench.stream.transcribe.spoken_code import HELD_OUT_UTTERANCES, utterance
+from trt_workbench_speech.spoken_code import HELD_OUT_UTTERANCES, utterance
 
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
@@ -82,8 +82,7 @@ def read_manifest(path: Path, most: int | None = None) -> list[Utterance]:
 
 def code_utterances(most: int | None = None, seeds: Sequence[int] = HELD_OUT_UTTERANCES) -> list[Utterance]:
     """Return the embedded utterances, on which nothing was trained, or others of the code."""
-    seeds = seeds[:most]
-    return [Utterance(f"code {place}", utterance(seed).text, seed=seed) for place, seed in enumerate(seeds)]
+    return [Utterance(f"code {place}", utterance(seed).text, seed=seed) for place, seed in enumerate(seeds[:most])]
 
 
 def _named(lines: list[ManifestLine], folder: Path) -> Iterator[Utterance]:
