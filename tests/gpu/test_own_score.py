@@ -54,3 +54,6 @@ def test_a_score_of_the_users_decides_about_engines(tmp_path: Path, monkeypatch:
     each = [np.mean(np.abs(one - truth[place]) / truth[place]) for one, place in zip(outputs, places, strict=True)]
     assert alone["score"]["value"] == pytest.approx(np.mean(each), rel=1e-12)
     assert alone["score"]["value"] == pytest.approx(by_hand, rel=0.02)
+    json_of("build-engine", model, "--precision", "fp16", "-o", "depth.plan")
+    plan = json_of("eval-vision", "depth.plan", *asked, "--output", "plan")
+    assert plan["score"]["value"] == pytest.approx(alone["score"]["value"], rel=0.01)

@@ -77,11 +77,10 @@ def eval_coco(
     from trt_workbench.core.workspace import embedded_model
     from trt_workbench.evaluate.score import RUN, score_model, task_of
 
-    task = task_of(
-        file or model or embedded_model(), place, settings, score, better, {"--shard": shard, "--gpus": gpus}
-    )
+    path = file or model or embedded_model()
+    task = task_of(path, place, settings, score, better, {"--shard": shard, "--gpus": gpus})
     with run_directory(RUN, output) as run, waiting("Scoring"):
-        found = score_model(task, settings, run.path, say)
+        found = score_model(path, task, settings, run.path, say)
         directory = run.commit("complete", samples=found.samples, allow_unverified=settings.allow_unverified)
     drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug, report=report)
     if found.guessed:

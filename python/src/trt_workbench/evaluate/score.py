@@ -16,7 +16,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_there
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.settings import with_flags
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.model.precision import precision_label
 from trt_workbench.quantize import (
     PERPLEXITY,
@@ -29,7 +29,7 @@ from trt_workbench.quantize import (
     metric_of,
 )
 from trt_workbench.report.verdict import NOT_PROVEN, Headline
-from trt_workbench.verify import let_through
+from trt_workbench.verify import let_through, own_model
 from trt_workbench.vision import CocoSettings, DataSettings
 
 RUN: Final = "eval-vision"
@@ -61,7 +61,7 @@ def task_of(
     """Return what is scored, and by what.
 
     Args:
-        model: the ONNX file.
+        model: the ONNX file, or a plan beside the model of its manifest.
         place: where the samples and their targets are.
         settings: how they are read, and how many.
         score: as `--score` names it.
@@ -91,13 +91,21 @@ def task_of(
         samples=settings.limit or SCORED_SAMPLES,
         seed=settings.seed,
     )
-    return Likeness.checked(Model.open(model), samples, metric_for(PERPLEXITY, score, better), place.annotations)
+    if (graph := own_model(model)) is None:
+        raise UsageProblem(
+            "--score reads samples by the inputs of the model that the plan was built from; keep it, and the plan's "
+            f"manifest, beside the plan: {model}"
+        )
+    return Likeness.checked(graph, samples, metric_for(PERPLEXITY, score, better), place.annotations)
 
 
-def score_model(task: Likeness, settings: CocoSettings, folder: Path, note: Callable[[str], None]) -> ScoreMetrics:
+def score_model(
+    path: Path, task: Likeness, settings: CocoSettings, folder: Path, note: Callable[[str], None]
+) -> ScoreMetrics:
     """Score a model and write the files of the run into `folder`.
 
     Args:
+        path: the model or plan.
         task: of `task_of`.
         settings: the runtime and how it is asked.
         folder: an existing one.
@@ -108,7 +116,7 @@ def score_model(task: Likeness, settings: CocoSettings, folder: Path, note: Call
         CheckFailed: an output is NaN or infinite, or an engine is wrong or not verified.
         ComponentMissing: the backend cannot serve here.
     """
-    path, batch = task.model.path, settings.batch or 1
+    batch = settings.batch or 1
     backend = require_backend(settings.backend, path.suffix, note)
     options = with_flags(settings.options, backend.url_option(settings.url))
     config = BenchConfig(  # of one point, whose session is that of the row of `decide`
@@ -130,7 +138,7 @@ def score_model(task: Likeness, settings: CocoSettings, folder: Path, note: Call
     found = task.scores(files, settings.seed)
     metrics = ScoreMetrics(
         model=str(path.absolute()),
-        model_sha256=task.model.sha256,
+        model_sha256=sha256_of(path),
         backend=backend.name,
         settings={"precision": settings.precision, "options": options, "batch": batch, "seed": settings.seed},
         provenance=answer["provenance"],

@@ -155,13 +155,12 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     asked, metric = request["data"], METRICS.get(request["score"]["kind"]) or OwnScore(**request["score"])
     paths = {name: asked[name] and Path(asked[name]) for name in ("tokenizer", "contract")}
-    data = calibration_data(
-        Model.open(Path(request["source"])), CalibrationSettings(**{**asked, **paths}), request["half"]
-    )
+    source = Model.open(Path(request["source"]))
+    data = calibration_data(source, CalibrationSettings(**{**asked, **paths}), request["half"])
     model, folder = Path(request["model"]), Path(request["folder"])
     baseline = request["baseline"] and Path(request["baseline"])
     if baseline is None:
-        refuse_random(Model.open(model), "compared")
+        refuse_random(source, "compared")
     runtime = require_backend(request["backend"])
     options = SessionOptions(
         precision=request["precision"],
