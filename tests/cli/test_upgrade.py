@@ -122,6 +122,21 @@ def test_a_score_of_the_users_is_compared(stacks: Path, models: Path, *, worse: 
 
 
 @pytest.mark.long
+def test_average_precision_is_compared_as_eval_coco_has_it(coco: Any, tmp_path: Path) -> None:
+    data = ("--data", coco.images, "--annotations", coco.annotations)
+    words = (coco.model, "--to", ".", *_QUICK, *data, "--score", "ap", "--max-loss", 0.02)
+    result = trtw("upgrade", *words, "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    (found,) = document(tmp_path / "run")["models"]
+    assert coco.invoke().exit_code == 0
+    alone = json.loads((coco.output / "metrics.json").read_text())
+    assert (found["scored"]["name"], found["scored"]["images"]) == ("AP", alone["images"])
+    assert found["scored"]["before"]["value"] == found["scored"]["after"]["value"] == alone["AP"]
+    for title in ("score before", "score after"):
+        assert title in result.stdout
+
+
+@pytest.mark.long
 def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:
     gate, kept = models / "gate.onnx", models / "kept"
     said = stdout_of("upgrade", gate, "--from", stacks / "old", "--record", *_QUICK, "--output", kept)

@@ -54,7 +54,6 @@ def models(found: Upgrade) -> Table:
                 f"score {side}",
                 lambda one, side=side: (row := at(one, f"scored.{side}")) and row.words(row.value),  # type: ignore[misc]
                 4,
-                places=ROOMY,
             )
             for side in ("before", "after")
         ),
