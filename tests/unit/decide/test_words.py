@@ -68,6 +68,16 @@ def test_what_has_hardly_anything_in_it_is_not_recommended() -> None:
     assert "only 0.4 % of the weights in it" in accuracies([BASE, few], ["AP"], "images", 0.005, 9)[0].sentence
 
 
+@pytest.mark.parametrize(
+    ("part", "keeps"), [({}, "no"), ({"low_macs": 0.004}, "no"), ({"calibrated": False}, "not shown")]
+)
+def test_what_has_hardly_anything_in_it_can_lose_the_score(part: dict[str, Any], keeps: str) -> None:
+    lost = row("int8", 0.2, 0.05, None, state="scored", **part)
+    (said,) = accuracies([BASE, lost], ["AP"], "images", 0.005, 100)
+    assert said.keeps == keeps
+    assert lost.judged(["AP"], 0.005) == ("regression" if keeps == "no" else "not shown")
+
+
 def test_scores_that_are_a_gate_are_doubted_where_ranges_were_found_on_what_was_scored() -> None:
     scored = [row(name, 0, 0.001, None, state="scored") for name in ("fp32", "int8")]
     found = [recommendation(rows, task(overlap=True), 0.005, 100) for rows in (scored, scored[:1])]

@@ -116,14 +116,15 @@ class DecisionRow(Strict):
         return self.score.kept(names) if self.score else {}
 
     def keeps(self, names: Sequence[str], bound: float) -> Shown:
-        """Whether it is shown to keep every score, or to lose one: by the whole interval, or as it has none."""
+        """Whether it is shown to keep every score, or to lose one: by the whole interval, or as it has none.
+
+        What computes little in its precision can lose a score, and not show that the precision keeps it.
+        """
         found = self.kept(names)
-        if not found or not self.counts:
-            return "not shown"
-        if self.certain:
+        if found and self.certain and self.counts:
             return "yes"
         lost = len(found) < len(names) or any(one.loss_ci95 and one.loss_ci95[0] > bound for one in found.values())
-        return "no" if lost else "not shown"
+        return "no" if found and self.calibrated and lost else "not shown"
 
     def judged(self, names: Sequence[str], bound: float) -> Verdict:
         """Return the verdict on it, the baseline being what it is said to be."""

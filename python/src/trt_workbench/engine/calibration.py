@@ -175,7 +175,8 @@ def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
     if not fits:
         assert wanted is not None
         dims = ", ".join("?" if dim is None else str(dim) for dim in wanted[1:])
-        problem = f"have shape {list(sample.shape)}, but the model takes [{dims}] per sample"
+        prepared = " (an image named by file_name is prepared)" * (".jsonl:" in str(path) and sample.ndim == 3)
+        problem = f"have shape {list(sample.shape)}, but the model takes [{dims}] per sample{prepared}"
     elif sample.dtype.name != tensor.dtype:
         problem = f"are {sample.dtype.name}, but the model takes {tensor.dtype}"
     else:
