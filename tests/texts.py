@@ -37,6 +37,7 @@ _MASKS = {
     r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{12,64}\b": "<hash>",
 }
 _running: list[pytest.FixtureRequest] = []
+_said = ""  # the text that is compared
 
 
 @contextmanager
@@ -58,10 +59,12 @@ def refused(*kinds: type[_Error]) -> Iterator[pytest.ExceptionInfo[_Error]]:
 
 def held(*texts: str) -> None:
     """Compare texts, masked and a line each, with their snapshot: the next one of the running test."""
+    global _said
     __tracebackhide__ = True
     snapshot = _running[-1].getfixturevalue("text_snapshot")
     lines = masked("\n".join(texts), _running[-1].config).splitlines()
-    if snapshot != "\n".join(line for line in lines if line.strip()):
+    _said = "\n".join(line for line in lines if line.strip())
+    if snapshot != _said:
         difference = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(snapshot.get_assert_diff()))  # a colour for each letter
         pytest.fail(f"The text is not the snapshot's; --snapshot-update accepts it:\n{difference}")
 
@@ -86,6 +89,11 @@ def _versions() -> dict[str, str]:
     return {rf"(?<![\w.]){re.escape(one)}(?![\w.]*\d)": "<version>" for one in sorted(found, reverse=True)}
 
 
+@functools.lru_cache(1)
+def _known(file: Path, _written_ns: int) -> dict[str, str]:
+    return {one.name: one.data for one in extension()().read_snapshot_collection(str(file))}
+
+
 @functools.cache
 def extension() -> type[Any]:
     """Return the syrupy extension that writes one file a module into `FOLDER`."""
@@ -100,6 +108,17 @@ def extension() -> type[Any]:
         def get_file_basename(cls, *, test_location: Any, **_index: Any) -> str:
             # The folders, too: modules of several folders have the same name.
             return ".".join(Path(test_location.filepath).relative_to(ROOT / "tests").with_suffix("").parts)
+
+        @classmethod
+        def get_snapshot_name(cls, *, test_location: Any, index: Any = 0) -> str:
+            """Cases of a test that say the same share a snapshot, without parameters in its name."""
+            name = str(super().get_snapshot_name(test_location=test_location, index=index))
+            shared = re.sub(r"(?s)\[.*\](?=(\.\d+)?$)", "", name)
+            file = Path(cls.get_location(test_location=test_location, index=index))
+            known = _known(file, file.stat().st_mtime_ns) if file.is_file() else {}
+            updated = _running and _running[-1].config.option.update_snapshots  # none runs where names are ordered
+            own = name in known or shared not in known or (updated and known[shared] != cls().serialize(_said))
+            return name if own else shared
 
         @classmethod
         def matches_test_location(cls, *, test_location: Any, snapshot_location: str) -> bool:

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnxruntime as ort
 import pytest
+from tests import texts
 from tests.texts import masked, without_reasons
 
 from trt_workbench.core.errors import UsageProblem
@@ -33,3 +35,27 @@ def test_only_the_words_of_libraries_are_no_part_of_a_message() -> None:
     assert message(lambda: json.loads("{")) == "The file cannot be read (<reason>)."
     assert message(lambda: int("one")) == "The file cannot be read (<reason>)."
     assert message(ours) == "The file cannot be read (a row is missing)."
+
+
+@pytest.mark.parametrize(
+    ("updating", "said", "other"),
+    [(False, "two", "test_a"), (True, "one", "test_a"), (True, "two", "test_a[y]"), (None, "two", "test_a")],
+)
+def test_cases_that_say_the_same_share_a_snapshot(
+    updating: bool | None, said: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {"test_a": "one", "test_a[x]": "own", "test_a.1": "next"}
+    written = "".join(f"# name: {name}\n  '{text}'\n# ---\n" for name, text in entries.items())
+    (tmp_path / "m.ambr").write_text(f"# serializer version: 1\n{written}")
+    option = SimpleNamespace(update_snapshots=updating)
+    monkeypatch.setattr(texts, "FOLDER", tmp_path)
+    running = [] if updating is None else [SimpleNamespace(config=SimpleNamespace(option=option))]
+    monkeypatch.setattr(texts, "_running", running)
+    monkeypatch.setattr(texts, "_said", said)
+
+    def name(case: str, index: int = 0) -> str:
+        place = SimpleNamespace(snapshot_name=case, filepath=texts.ROOT / "tests" / "m.py")
+        return str(texts.extension().get_snapshot_name(test_location=place, index=index))
+
+    assert [name("test_a[x]"), name("test_a[y]"), name("test_b[x]")] == ["test_a[x]", other, "test_b[x]"]
+    assert name("test_a[x]", 1) == ("test_a[x].1" if updating else "test_a.1")
