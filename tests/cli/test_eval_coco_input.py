@@ -60,11 +60,6 @@ def test_truncated_model(coco: Any, keep: float) -> None:
     coco.assert_refused(coco.invoke(), str(coco.model))
 
 
-def test_absent_model(coco: Any) -> None:
-    coco.model.unlink()
-    coco.assert_refused(coco.invoke(), "does not exist", str(coco.model))
-
-
 def test_a_model_without_a_dataset_is_the_embedded_one(coco: Any) -> None:
     words = ["--model", str(coco.model)]
     coco.assert_refused(coco.invoke_exactly(words), "fit only the embedded models", str(coco.model))

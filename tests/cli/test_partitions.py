@@ -58,10 +58,6 @@ def test_what_does_not_fit_is_refused(model: Path, words: list[str]) -> None:
     held(stderr_of("partitions", model, *words))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    held(stderr_of("partitions", tmp_path / "none.onnx"))
-
-
 @pytest.mark.parametrize("external", [False, True])
 def test_nodes_without_names_keep_their_weights_wherever_these_are(tmp_path: Path, external: bool) -> None:
     import numpy as np

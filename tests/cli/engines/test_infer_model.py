@@ -238,7 +238,6 @@ def test_models_that_cannot_be_run(model: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.onnx").write_bytes(model.read_bytes()[:40])
     cases = (
         (model, "nothing"),
-        (tmp_path / "absent.onnx", "ort-cpu"),
         (tmp_path / "cut.onnx", "ort-cpu"),
         (tmp_path / "program.pt2", "auto"),
     )
