@@ -14,14 +14,6 @@ from trt_workbench.vision.dataset import Category
 CATEGORIES = (Category(1, "person"), Category(2, "bicycle"), Category(13, "stop sign"), Category(90, "toothbrush"))
 
 
-def test_by_order_where_the_model_has_no_names() -> None:
-    assert map_classes(4, None, CATEGORIES).ids.tolist() == [1, 2, 13, 90]
-
-
-def test_by_order_where_the_model_does_not_tell_its_classes() -> None:
-    assert map_classes(None, None, CATEGORIES).ids.tolist() == [1, 2, 13, 90]
-
-
 def test_by_id() -> None:
     found = map_classes(91, None, CATEGORIES, "by-id")
     assert np.flatnonzero(found.kept).tolist() == found.ids[found.kept].tolist() == [1, 2, 13, 90]
@@ -49,40 +41,6 @@ def test_ids_that_only_count_are_not_offered_as_the_models_classes() -> None:
     """A folder of classes numbers them from 0, which says nothing of a model with a thousand."""
     with refused(UsageProblem):
         map_classes(1000, None, [Category(0, "cat"), Category(1, "dog")])
-
-
-def test_by_name_where_the_orders_differ() -> None:
-    assert map_classes(4, ("toothbrush", "person", "Stop Sign ", "bicycle"), CATEGORIES).ids.tolist() == [90, 1, 13, 2]
-
-
-def test_names_that_repeat_in_the_same_order() -> None:
-    twice = (Category(3, "bat"), Category(4, "bat"))
-    assert map_classes(2, ("bat", "bat"), twice).ids.tolist() == [3, 4]
-
-
-def test_other_count_is_refused() -> None:
-    with refused(UsageProblem):
-        map_classes(80, None, CATEGORIES)
-
-
-def test_other_names_are_refused_and_named() -> None:
-    with refused(UsageProblem):
-        map_classes(4, ("person", "car", "stop sign", "toothbrush"), CATEGORIES)
-
-
-@pytest.mark.parametrize(
-    ("names", "categories"),
-    [
-        (("bat", "bat", "ball"), (Category(3, "bat"), Category(4, "ball"), Category(5, "bat"))),
-        (("bat", "bat"), (Category(3, "bat"), Category(4, "ball"))),
-        (("bat", "ball", "net"), (Category(3, "bat"), Category(4, "ball"))),
-    ],
-)
-def test_names_that_do_not_tell_classes_apart_are_refused(
-    names: tuple[str, ...], categories: tuple[Category, ...]
-) -> None:
-    with pytest.raises(UsageProblem):
-        map_classes(len(names), names, categories)
 
 
 ROOT = Category(0, "shapes-root", "none", annotated=False)
@@ -114,16 +72,6 @@ def test_numbers_are_no_names(form: str) -> None:
     found = map_classes(4, tuple(form.format(place) for place in range(4)), CATEGORIES)
     assert found.ids.tolist() == [1, 2, 13, 90]
     held(*found.notes)
-
-
-def test_numbers_in_another_order_are_refused() -> None:
-    with refused(UsageProblem):
-        map_classes(4, ("1", "2", "3", "4"), CATEGORIES)
-
-
-def test_categories_that_are_numbers_are_names() -> None:
-    digits = (Category(5, "1"), Category(6, "0"))
-    assert map_classes(2, ("0", "1"), digits).ids.tolist() == [6, 5]
 
 
 def test_a_name_that_is_spelled_differently() -> None:
@@ -161,11 +109,6 @@ def test_by_name_needs_names_that_tell_classes_apart() -> None:
     for names in (None, ("a", "b"), ("person", "person")):
         with refused(UsageProblem):
             map_classes(None, names, CATEGORIES, "by-name")
-
-
-def test_by_order_needs_equal_counts() -> None:
-    with refused(UsageProblem):
-        map_classes(80, tuple(map(str, range(80))), CATEGORIES, "by-order")
 
 
 def test_a_file_of_classes(tmp_path: Path) -> None:

@@ -40,34 +40,6 @@ def written(folder: Path, content: Any) -> Path:
     return path
 
 
-def test_everything_is_sorted_by_id(folder: Path) -> None:
-    data = read_dataset(folder, written(folder, document()))
-    assert [(image.id, image.width, image.height) for image in data.images] == [(3, None, None), (7, 20, 10)]
-    assert [(category.id, category.name) for category in data.categories] == [(1, "person"), (90, "toothbrush")]
-    assert data.path(data.images[0]) == folder / "sub" / "a.png"
-    assert data.missing == ()
-
-
-def test_annotations_of_listed_images_alone_are_kept(folder: Path) -> None:
-    truth = read_dataset(folder, written(folder, document())).truth
-    assert truth.image_ids.tolist() == [7, 3]
-    assert truth.boxes.tolist() == [[1, 2, 3.5, 4], [0, 0, 5, 5]]
-    assert truth.areas.tolist() == [9, 25]
-    assert truth.crowd.tolist() == [False, True]
-
-
-def test_no_annotations_at_all(folder: Path) -> None:
-    data = read_dataset(folder, written(folder, {**document(), "annotations": []}))
-    assert len(data.truth) == 0
-    assert data.truth.boxes.shape == (0, 4)
-
-
-def test_limit_takes_the_lowest_ids(folder: Path) -> None:
-    data = read_dataset(folder, written(folder, document()), limit=1)
-    assert [image.id for image in data.images] == [3]
-    assert data.truth.image_ids.tolist() == [3]
-
-
 def test_absent_images_are_counted_and_named(folder: Path) -> None:
     (folder / "b.png").unlink()
     path = written(folder, document())
@@ -80,18 +52,6 @@ def test_absent_images_are_counted_and_named(folder: Path) -> None:
     assert "right folder" not in data.left_out
     assert "Most are missing: is it the right folder?" in replace(data, missing=("b.png",) * 9).left_out
     assert [image.id for image in read_dataset(folder, path, limit=1).images] == [3]
-
-
-def test_limit_counts_images_that_are_there(folder: Path) -> None:
-    (folder / "sub" / "a.png").unlink()
-    data = read_dataset(folder, written(folder, document()), limit=1, allow_missing=True)
-    assert [image.id for image in data.images] == [7]
-
-
-def test_a_folder_without_any_of_the_images(folder: Path) -> None:
-    (folder.parent / "other").mkdir()
-    with refused(UsageProblem):
-        read_dataset(folder.parent / "other", written(folder, document()), allow_missing=True)
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), -5, 0, 9.0, 1e15])

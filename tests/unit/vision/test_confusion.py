@@ -71,13 +71,6 @@ def test_one_object(
     assert result.counts.tolist() == [counts]
 
 
-def test_a_detection_in_a_crowd_of_its_class_is_ignored() -> None:
-    crowd = truth((1, CAT, [0, 0, 200, 200]), crowd=(True,))
-    result = confuse(ONE, CATEGORIES, crowd, found((1, CAT, BOX), (1, DOG, BOX)))
-    assert cells(result.matrix) == {(BACKGROUND, DOG): 1}
-    assert result.counts.tolist() == [[2, 0, 0, 1, 0]]
-
-
 def test_images_do_not_mix() -> None:
     ids = np.array([1, 2, 3], np.int64)
     result = confuse(ids, CATEGORIES, truth((3, CAT, BOX), (1, CAT, BOX)), found((1, DOG, FAR), (2, CAT, BOX)))

@@ -65,13 +65,6 @@ def test_pixels_are_those_of_pillow(tmp_path: Path, name: str, data: bytes) -> N
     np.testing.assert_allclose(pixels.astype(int), by_pillow(data), atol=1)
 
 
-def test_grey_has_three_equal_channels(tmp_path: Path) -> None:
-    path = tmp_path / "grey.jpg"
-    path.write_bytes(JPEGS["grey"])
-    pixels = read_image(path)
-    assert (pixels == pixels[..., :1]).all()
-
-
 def test_sixteen_bit_png_keeps_the_high_byte(tmp_path: Path) -> None:
     levels = np.arange(48 * 64, dtype=np.uint16).reshape(48, 64) * 21
     path = tmp_path / "deep.png"

@@ -22,14 +22,6 @@ def filled() -> DetectionStore:
     return store
 
 
-def test_images_come_out_in_order_whatever_the_order_they_went_in() -> None:
-    found = filled().collect()
-    assert found.image_ids.tolist() == [10, 30, 30]
-    assert found.category_ids.tolist() == [1, 90, 1]
-    assert found.boxes[:2].tolist() == [[1, 2, 3, 6], [1, 2, 3, 6]]
-    assert found.scores.tolist() == np.array([0.5, 0.9, 0.3], np.float32).tolist()
-
-
 def test_what_is_stored_does_not_keep_the_batch_alive() -> None:
     store = DetectionStore(IDS, CATEGORIES)
     outputs = np.ones((1000, 6), np.float32)

@@ -67,11 +67,6 @@ def test_another_family_is_not_read_from_one_of_the_two_outputs() -> None:
         recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, Preparation(family="detr-logits"))
 
 
-def test_names_of_another_count_are_refused() -> None:
-    with refused(UsageProblem):
-        recognise(IMAGE, specs(logits=(None, 3, 4)), {"names": "['a', 'b']"})
-
-
 def test_the_normalisation_is_said_and_never_guessed() -> None:
     with refused(UsageProblem):
         recognise(IMAGE, specs(), {}).preparation()

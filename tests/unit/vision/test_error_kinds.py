@@ -43,26 +43,6 @@ def counted(
     return dict(zip(KINDS, counts.tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("rows", "found", "truth", "expected"),
-    [
-        ([[0.9]], [1], [1], {}),
-        ([[0.9]], [2], [1], {"class": 1}),
-        ([[0.3]], [1], [1], {"localisation": 1}),
-        ([[0.3]], [2], [1], {"both": 1, "missed": 1}),
-        ([[0.9], [0.8]], [1, 1], [1], {"duplicate": 1}),
-        ([[0.05]], [1], [1], {"background": 1, "missed": 1}),
-        ([], [], [1, 1], {"missed": 2}),
-        ([[]], [1], [], {"background": 1}),
-        # a place that is nearly right comes before a wrong class, and a wrong class before a duplicate
-        ([[0.3, 0.9]], [1], [1, 2], {"localisation": 1, "missed": 1}),
-        ([[0.9, 0.0], [0.8, 0.7]], [1, 1], [1, 2], {"class": 1}),
-    ],
-)
-def test_by_hand(rows: list[list[float]], found: list[int], truth: list[int], expected: dict[str, int]) -> None:
-    assert errors(rows, found, truth) == expected
-
-
 def test_in_a_crowd_nothing_is_wrong_or_missed() -> None:
     assert errors([[0.9]], [1], [1], [True]) == {}
     assert errors([[0.9]], [2], [1], [True]) == {"background": 1}

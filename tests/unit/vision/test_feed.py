@@ -16,12 +16,11 @@ from trt_workbench.backends.images import (
     FoundBoxes,
     FoundOnDevice,
     Head,
-    ImageSession,
     ImageTransform,
 )
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.vision.families import DecodeSettings, recognise
 from trt_workbench.vision.feed import DeviceFeed, HostFeed, Place, Wanted, make_feed
 from trt_workbench.vision.letterbox import preprocess
@@ -60,39 +59,6 @@ def pictures(count: int) -> list[NDArray[np.uint8]]:
     return [rng.integers(0, 256, (9 + 4 * index, 31 - index, 3), dtype=np.uint8) for index in range(count)]
 
 
-def test_the_double_is_an_image_session(session: Any) -> None:
-    assert isinstance(ImageDouble(session), ImageSession)
-    assert not isinstance(session, ImageSession)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_both_places_give_the_same(session: Any, count: int) -> None:
-    fixed = session.inputs[0].shape[0]
-    double = ImageDouble(session)
-    results = []
-    for feed in (HostFeed(double, TRANSFORM, 2, fixed), DeviceFeed(double, TRANSFORM, 2, fixed)):
-        batch = feed.new_batch()
-        for _ in range(2):  # the batch is used again
-            geometries = [feed.fill(batch, slot, image) for slot, image in enumerate(pictures(count))]
-            ran = feed.run(batch, count)
-        results.append((geometries, ran.outputs["mean"]))
-    (host, mean), (device, other) = results
-    assert host == device
-    np.testing.assert_array_equal(mean, other)
-    assert mean.shape == (count, 3, 1, 1)
-    assert double.calls == [fixed or count] * 2
-
-
-def test_the_device_is_taken_where_it_is_offered(session: Any) -> None:
-    fixed = session.inputs[0].shape[0]
-    double = ImageDouble(session)
-    assert make_feed(double, TRANSFORM, 2, fixed, None)[0].place == "device"
-    assert double.calls == [fixed or 2]
-    assert make_feed(double, TRANSFORM, 2, fixed, "host")[0].place == "host"
-    assert make_feed(session, TRANSFORM, 2, fixed, None)[0].place == "host"
-    assert len(double.calls) == 1
-
-
 def test_a_device_that_is_asked_for_must_be_offered(session: Any) -> None:
     with refused(UsageProblem):
         make_feed(session, TRANSFORM, 2, session.inputs[0].shape[0], "device")
@@ -106,13 +72,6 @@ def test_a_transform_that_the_device_refuses_goes_to_the_processor_and_is_told(s
     assert "no rounding down here" in str(note)
     with refused(UsageProblem):
         make_feed(double, TRANSFORM, 1, session.inputs[0].shape[0], "device")
-
-
-def test_a_failing_device_is_no_reason_to_change_the_place(session: Any) -> None:
-    double = ImageDouble(session)
-    double.refusal = DeviceFailure("out of memory")
-    with pytest.raises(DeviceFailure):
-        make_feed(double, TRANSFORM, 1, session.inputs[0].shape[0], None)
 
 
 def test_images_are_let_go_after_their_run(session: Any) -> None:

@@ -169,11 +169,6 @@ def test_stretching_is_opencvs_resize() -> None:
     np.testing.assert_array_equal(canvas, cv2.resize(image, (20, 40), interpolation=cv2.INTER_LINEAR))
 
 
-def test_an_odd_padding_has_its_smaller_half_first() -> None:
-    geometry = find_geometry(10, 10, ImageTransform(13, 10))
-    assert (geometry.top, geometry.left) == (1, 0)
-
-
 @pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3)])
 def test_an_image_without_pixels_is_refused(shape: tuple[int, ...]) -> None:
     with refused(UsageProblem):

@@ -14,9 +14,9 @@ from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.bench.config import ModelEntry
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families import Detections, Family, recognise
-from trt_workbench.vision.letterbox import find_geometry, letterbox
-from trt_workbench.vision.preparation import SAID, applied, flag
+from trt_workbench.vision.families import Family, recognise
+from trt_workbench.vision.letterbox import letterbox
+from trt_workbench.vision.preparation import SAID, flag
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -77,9 +77,3 @@ def test_antialiasing_is_that_of_pillow(size: tuple[int, int]) -> None:
     own, _ = letterbox(image, ImageTransform(*size, placement="stretch", antialias=True))
     across = Image.fromarray(image).resize((size[1], 80), Image.Resampling.BILINEAR)
     np.testing.assert_array_equal(own, across.resize(size[::-1], Image.Resampling.BILINEAR))
-
-
-def test_a_stretched_image_is_mapped_back_by_both_axes() -> None:
-    geometry = find_geometry(32, 128, applied(Preparation(resize="stretch"), family("yolox").transform()))
-    found = Detections(np.array([[0, 0, 64, 64]], np.float32), np.ones(1, np.float32), np.zeros(1, np.int64))
-    assert family("yolox").restore(found, geometry).boxes.tolist() == [[0, 0, 128, 32]]

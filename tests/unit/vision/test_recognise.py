@@ -107,11 +107,6 @@ def test_a_second_output_is_not_certain() -> None:
         recognise([image()], [out(1, 84, 8400), out(1, 84, 8400, name="other")], {}, Preparation(family="yolov8"))
 
 
-def test_integers_are_no_detections() -> None:
-    with refused(UsageProblem):
-        recognise([image()], [out(1, 300, 6, dtype="int64")], {})
-
-
 @pytest.mark.parametrize(
     ("family", "output"),
     [
@@ -145,10 +140,6 @@ def test_a_named_family_that_is_impossible_is_refused(family: str, output: Shape
     assert "--family" in str(caught.value)
     with refused(UsageProblem):
         recognise([image()], [out(*output)], {**metadata, "family": family})
-
-
-def test_the_users_family_goes_before_that_of_the_metadata() -> None:
-    assert recognise([image()], [out(1, 8400, 6)], {"family": "yolov10"}, Preparation(family="yolox")).name == "yolox"
 
 
 def test_an_unknown_family_gets_near_matches() -> None:
@@ -234,10 +225,6 @@ class TestImageSize:
     fixed = image(1, 3, 416, 640)
     dynamic = image(None, 3, None, None)
 
-    def test_a_fixed_input_has_its_own(self) -> None:
-        assert recognise([self.fixed], [out(1, 300, 6)], {}).input_size == (416, 640)
-        assert recognise([self.fixed], [out(1, 300, 6)], {}, Preparation(imgsz=(416, 640))).input_size == (416, 640)
-
     def test_a_fixed_input_takes_no_other(self) -> None:
         with refused(UsageProblem):
             recognise([self.fixed], [out(1, 300, 6)], {}, Preparation(imgsz=(640, 640)))
@@ -248,10 +235,6 @@ class TestImageSize:
     def test_a_dynamic_input_has_that_of_the_metadata(self, text: str, size: tuple[int, int]) -> None:
         found = recognise([self.dynamic], [out(None, 84, None)], {"imgsz": text})
         assert (found.name, found.input_size) == ("yolov8", size)
-
-    def test_the_user_decides_for_a_dynamic_input(self) -> None:
-        found = recognise([self.dynamic], [out(None, None, 85)], {"imgsz": "640"}, Preparation(imgsz=(320, 320)))
-        assert (found.name, found.input_size) == ("yolox", (320, 320))
 
     def test_a_half_dynamic_input_keeps_its_fixed_side(self) -> None:
         half = image(1, 3, 320, None)

@@ -157,13 +157,6 @@ def test_masks_of_a_run_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-def test_nothing_is_annotated_or_found() -> None:
-    annotated, table, *_ = drawn(np.random.default_rng(0))
-    nothing = table.select(np.array([], np.intp))
-    assert MEAN_IOU.scores(annotated, CATEGORIES, nothing).figures == {"mIoU": 0.0, "pixel_accuracy": 0.0}
-    assert MEAN_IOU.scores(annotated.select(np.array([], np.intp)), CATEGORIES, nothing).figures["mIoU"] is None
-
-
 @pytest.fixture
 def maps(tmp_path: Path) -> Path:
     """Two images in folders of cities; the first has classes 0 and 2, one pixel without."""

@@ -45,15 +45,6 @@ def test_a_list_with_numbers(folder: Path, text: str) -> None:
     assert data.truth.category_ids.tolist() == [1, 2]
 
 
-def test_a_list_with_names_and_paths_with_blanks(folder: Path) -> None:
-    add_image(folder / "my dog.png", None)
-    (folder / "list.txt").write_text(f"my dog.png dog\n{folder}/val/cat/deep/a.png cat\n")
-    data = read(folder / "list.txt")
-    assert [one.name for one in data.categories] == ["cat", "dog"]
-    assert [image.file_name for image in data.images] == ["my dog.png", "val/cat/deep/a.png"]
-    assert data.truth.category_ids.tolist() == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

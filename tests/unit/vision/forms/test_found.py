@@ -82,13 +82,6 @@ def test_files_that_are_no_data_sets(tmp_path: Path) -> None:
         find_data(add(tmp_path / "b.json", coco("a.jpg")), "val")
 
 
-@pytest.mark.parametrize("text", ['{"images": [', '{"images": [{"id": 1}], "annotations": [], "categories": []}'])
-def test_what_is_wrong_with_a_file_is_said_by_what_reads_it(tmp_path: Path, text: str) -> None:
-    place = find_data(add(tmp_path / "val.json", text))
-    with refused(UsageProblem):
-        read_dataset(place.images, place.annotations)
-
-
 def test_another_letter_case_is_named(tmp_path: Path) -> None:
     add(tmp_path / "Set" / "Images" / "A.JPG")
     with refused(UsageProblem):

@@ -16,12 +16,6 @@ def read(folder: Path, text: str, keypoints: tuple[int, int] | None = None) -> L
     return LabelReader(3, keypoints).read(file, SIZE)
 
 
-def test_a_box_is_in_pixels(tmp_path: Path) -> None:
-    labels = read(tmp_path, "\ufeff2 0.5 0.5 0.25 0.5\r\n\r\n0.0 0.1 0.1 0.1 0.1\n")
-    assert labels.objects[0] == {"category_id": 2, "iscrowd": 0, "bbox": [75, 25, 50, 50], "area": 2500}
-    assert [one["category_id"] for one in labels.objects] == [2, 0]
-
-
 def test_a_segment_and_the_corners_of_a_rotated_box_are_polygons(tmp_path: Path) -> None:
     first, second = read(tmp_path, "1 0 0 0.5 0 0.5 1\n0 0.5 0 1 0.5 0.5 1 0 0.5\n").objects
     assert first["segmentation"] == [[0, 0, 100, 0, 100, 100]]
@@ -36,12 +30,6 @@ def test_keypoints_keep_their_visibility(tmp_path: Path) -> None:
     assert (one["num_keypoints"], one["bbox"]) == (1, [0, 0, 200, 100])
     (two,) = read(tmp_path, "0 0.5 0.5 1 1 0.5 0.5 0.25 0", (2, 2)).objects
     assert two["keypoints"] == [100, 50, 2, 50, 0, 2]
-
-
-def test_repeated_lines_count_once_and_no_file_is_no_object(tmp_path: Path) -> None:
-    labels = read(tmp_path, "0 0.5 0.5 1 1\n0 0.5 0.5 1 1\n1 0.5 0.5 1 1\n")
-    assert (len(labels.objects), labels.repeated) == (2, 1)
-    assert LabelReader(3, None).read(tmp_path / "none.txt", SIZE) == Labels(None, [])
 
 
 @pytest.mark.parametrize(
