@@ -20,14 +20,10 @@ from trt_workbench.model.editing import (
     bypass,
     in_order,
     inlined,
-    name_nodes,
-    put_nodes,
-    remove_unread,
     remove_unused,
     rename_uses,
 )
 from trt_workbench.model.fences import fences
-from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.low_precision.watch import with_flags
 from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
@@ -56,14 +52,6 @@ def test_a_fresh_name_is_in_no_graph_and_never_given_twice() -> None:
         assert names.fresh(taken) == f"{taken}_1"
         assert names.fresh(taken) == f"{taken}_2"
     assert [names.fresh("new"), names.fresh("new"), names.fresh("x_1")] == ["new", "new_1", "x_1_1"]
-
-
-def test_a_name_is_free_again_once_all_that_had_it_are_gone() -> None:
-    names = Names(["a", "a"])
-    names.drop(["a"])
-    assert names.fresh("a") == "a_1"
-    names.drop(["a"])
-    assert names.fresh("a") == "a"
 
 
 def test_what_a_writer_makes_is_of_one_graph() -> None:
@@ -100,31 +88,6 @@ def test_a_bypassed_node_is_read_by_nobody_and_an_output_keeps_its_name() -> Non
     assert bypass(model.graph, model.graph.node[0])
     assert list(model.graph.node[1].input) == ["x"]
     assert not bypass(model.graph, model.graph.node[2])
-
-
-def test_constants_that_a_graph_within_reads_stay() -> None:
-    model = parse_onnx(
-        """g (float[N,3] x, bool c) => (float[N,3] y) <float w = {2}, float v = {3}> { y = If(c) <
-        then_branch = t () => (float[N,3] p) { p = Mul(x, w) },
-        else_branch = e () => (float[N,3] q) { q = Abs(x) }> }"""
-    )
-    remove_unread(model.graph, ["w", "v"])
-    assert [tensor.name for tensor in model.graph.initializer] == ["w"]
-
-
-def test_nodes_get_names_of_their_own_although_one_has_the_name_already() -> None:
-    model = parse_onnx("g (float[N,3] x) => (float[N,3] y) { [Neg_1] a = Abs(x) b = Neg(a) [Neg_1] y = Neg(b) }")
-    assert name_nodes(model.graph.node) == [("", "Neg_1_1"), ("Neg_1", "Neg_1_2")]
-    model = parse_onnx("g (float[N,3] x) => (float[N,3] y) { [Neg_1] a = Abs(x) y = Neg(a) }")
-    index = GraphIndex(model)
-    assert [node.name for node in index.nodes] == ["Neg_1", "Neg_1_1"]
-    assert index.renamed
-
-
-def test_nodes_are_put_in_order() -> None:
-    model = parse_onnx("g (float[N,3] x) => (float[N,3] y) { y = Neg(x) }")
-    put_nodes(model.graph, 0, [onnx.helper.make_node(kind, ["x"], [kind]) for kind in ("Abs", "Exp")])
-    assert [node.op_type for node in model.graph.node] == ["Abs", "Exp", "Neg"]
 
 
 def test_a_model_without_functions_is_itself() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.onnx_text import parse_onnx, write_onnx
+from tests.onnx_text import parse_onnx
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
@@ -35,12 +35,6 @@ def is_refused(path: Path) -> None:
         Model.open(path)
 
 
-def test_a_whole_model_passes(tmp_path: Path) -> None:
-    facts = Model.open(saved(tmp_path)).facts
-    assert [tensor.name for tensor in facts.inputs] == ["x"]
-    assert facts.external_locations == ()
-
-
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.99])
 def test_a_truncated_model_is_refused(tmp_path: Path, part: float) -> None:
     path = saved(tmp_path)
@@ -62,12 +56,6 @@ def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
 
 
 class TestExternalData:
-    def test_in_the_models_folder_it_passes(self, tmp_path: Path) -> None:
-        path = saved(tmp_path, external("data/weights.bin", offset=8, length=16))
-        (tmp_path / "data").mkdir()
-        (tmp_path / "data/weights.bin").write_bytes(bytes(24))
-        assert Model.open(path).external_files == (tmp_path / "data/weights.bin",)
-
     def test_it_is_found_from_another_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = saved(tmp_path / "model", external("weights.bin", length=16))
         (path.parent / "weights.bin").write_bytes(bytes(16))
@@ -142,14 +130,6 @@ def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
     assert facts.outputs[0].shape is None
     assert (facts.operators, facts.opset, facts.metadata) == ({"MatMul": 1}, 17, {"task": "detect"})
     assert not facts.is_quantized
-
-
-def test_operators_inside_subgraphs_are_seen(tmp_path: Path) -> None:
-    inner = "() => (int8[] b) <float a = {1}, float s = {1}> { b = QuantizeLinear(a, s) }"
-    graph = f"g (bool x) => (int8[] y) {{ y = If (x) <then_branch = t {inner}, else_branch = e {inner}> }}"
-    facts = Model.open(write_onnx(tmp_path / "model.onnx", graph)).facts
-    assert facts.operators == {"If": 1, "QuantizeLinear": 2}
-    assert facts.is_quantized
 
 
 def test_two_functions_of_one_name_are_refused(tmp_path: Path) -> None:

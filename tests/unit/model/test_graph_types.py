@@ -45,14 +45,6 @@ def test_a_plain_model(network: Path) -> None:
     assert found.weight_shares == {"fp32": 1.0}
 
 
-@pytest.mark.parametrize("io", [True, False])
-def test_an_fp16_model(network: Path, tmp_path: Path, *, io: bool) -> None:
-    half = tmp_path / "half.onnx"
-    onnx.save(convert_float_to_float16(onnx.load(network), keep_io_types=io), half)
-    found = read_precision(Model.open(half))
-    assert (found.label, found.shares, found.weight_shares) == ("fp16", {"fp16": 1.0}, {"fp16": 1.0})
-
-
 def test_a_model_of_which_a_part_stays_in_fp32(network: Path, tmp_path: Path) -> None:
     half = tmp_path / "half.onnx"
     model = convert_float_to_float16(onnx.load(network), keep_io_types=True, op_block_list=["MatMul"])
@@ -91,13 +83,6 @@ def test_weights_that_are_widened_before_they_are_used(tmp_path: Path) -> None:
         found = read_precision(Model.open(save(tmp_path / f"{name}.onnx", nodes, shape="2,4")))
         assert found.label == f"fp32, {name} weights"
         assert found.weight_shares == {name: 1.0}
-
-
-def test_fp8_values_and_weights(tmp_path: Path) -> None:
-    nodes = f"""<float8e4m3fn[4,8] w = {{{", ".join("1" * 32)}}}, float8e4m3fn zero = {{0}}, float scale = {{0.5}}> {{
-      q = QuantizeLinear(x, scale, zero) wide = DequantizeLinear(q, scale) weights = DequantizeLinear(w, scale)
-      y = MatMul(wide, weights) }}"""
-    assert read_precision(Model.open(save(tmp_path / "fp8.onnx", nodes, shape="2,4"))).label == "fp8"
 
 
 def test_a_graph_inside_an_if_and_shapes_that_are_multiplied(tmp_path: Path) -> None:

@@ -31,11 +31,6 @@ def test_indices_are_followed_through_what_moves_them(between: str) -> None:
     assert limits(f"{between} y = Gather(table, rows)", table=(50, 8)) == {"ids": 50}
 
 
-def test_the_shortest_table_counts_and_every_input_has_its_own() -> None:
-    body = "a = Gather(long, ids) b = Gather<axis=1>(short, ids) c = Gather(voices, speaker) y = Sum(a, b, c)"
-    assert limits(body, long=(50, 8), short=(2, 30), voices=(4, 8)) == {"ids": 30, "speaker": 4}
-
-
 def test_a_one_hot_row_is_as_long_as_its_depth_says() -> None:
     depth = "depth = Constant<value_int = 40>() two = Constant<value_floats = [0.0, 1.0]>()"
     assert limits(f"{depth} y = OneHot(ids, depth, two)") == {"ids": 40}

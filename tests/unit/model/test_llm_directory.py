@@ -86,20 +86,6 @@ def test_what_is_refused(tmp_path: Path, config: Any, names: tuple[str, ...]) ->
         examine_llm_directory(folder(tmp_path, config, *names))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"architectures": ["LlamaForCausalLM"]},
-        {"architectures": ["BertForMaskedLM"], "is_decoder": True},
-        {"architectures": None},
-        {"architectures": []},
-        {"architectures": [3]},
-    ],
-)
-def test_what_is_not_refused(tmp_path: Path, config: dict[str, Any]) -> None:
-    examine_llm_directory(folder(tmp_path, {**CONFIG, **config}, "model.safetensors"))
-
-
 def test_no_configuration(tmp_path: Path) -> None:
     with refused(UsageProblem):
         examine_llm_directory(tmp_path)

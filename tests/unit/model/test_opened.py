@@ -88,26 +88,6 @@ def test_threads_that_open_a_file_at_once_parse_it_once(tmp_path: Path, parsed: 
     assert parsed == [path]
 
 
-def test_the_graph_is_light_and_the_weights_come_back(tmp_path: Path) -> None:
-    path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": LARGE, "small": np.arange(3)})
-    model = Model.open(path)
-    large, small = model.proto.graph.initializer
-    assert (large.data_location, large.raw_data) == (TensorProto.EXTERNAL, b"")
-    assert numpy_helper.to_array(small).tolist() == [0, 1, 2]
-    loaded = model.load()
-    assert loaded == onnx.load(path)
-    loaded.graph.name = "the caller's own"
-    assert model.proto.graph.name == "g"
-    assert model.load() == onnx.load(path)
-
-
-def test_external_data_is_loaded_where_it_is_asked_for(tmp_path: Path) -> None:
-    model = Model.open(external(tmp_path / "m.onnx"))
-    assert model.files == (tmp_path / "m.onnx", tmp_path / "w.bin")
-    assert model.size_bytes == sum(file.stat().st_size for file in model.files)
-    assert weights(model.load())["w"].tolist() == LARGE.tolist()
-
-
 @pytest.mark.parametrize("make", [external, lambda path: write_onnx(path, GRAPH, {"w": LARGE})])
 @pytest.mark.parametrize("ask", [Model.load, lambda model: model.sha256])
 def test_a_changed_file_is_an_error_for_who_opened_it_before_and_fresh_for_others(
@@ -126,15 +106,6 @@ def test_a_changed_file_is_an_error_for_who_opened_it_before_and_fresh_for_other
     else:
         assert ask(before) != Model.open(path).sha256
     assert Model.open(path).facts is not other
-
-
-def test_a_replaced_file_with_the_old_date_is_read_again(tmp_path: Path) -> None:
-    path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": LARGE})
-    before, status = Model.open(path), path.stat()
-    new = write_onnx(tmp_path / "new.onnx", GRAPH, {"w": LARGE + 1})
-    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
-    new.replace(path)
-    assert Model.open(path).sha256 != before.sha256
 
 
 def test_a_file_that_went_away_is_no_model(tmp_path: Path) -> None:
@@ -273,22 +244,6 @@ def test_what_many_models_hold_is_let_go(tmp_path: Path, monkeypatch: pytest.Mon
     models = [Model.open(path) for path in paths]
     assert [bool(model._content.parts) for model in models] == [False, False, True, True]
     assert weights(models[0].load())["w"].tolist() == LARGE.tolist()
-
-
-def test_weights_in_attributes_and_subgraphs_are_loaded_from_external_data(tmp_path: Path) -> None:
-    graph = """g (float[64] x, bool c) => (float[64] y) {
-      k = Constant <value = float[64] {VALUES}> ()
-      y = If (c) <
-        then_branch = t () => (float[64] a) <float[64] w = {VALUES}> { a = Add(x, w) },
-        else_branch = e () => (float[64] b) { b = Mul(x, k) }
-      >
-    }""".replace("VALUES", ", ".join(map(str, range(64))))
-    whole = parse_onnx(graph)
-    path = tmp_path / "m.onnx"
-    onnx.save(whole, path, save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True)
-    found = Model.open(path).load()
-    assert not [tensor for tensor in all_tensors(found, all_graphs(found)) if is_external(tensor)]
-    assert values(found) == values(whole)
 
 
 def values(model: onnx.ModelProto) -> list[list[float]]:

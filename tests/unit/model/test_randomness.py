@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.model.opened import Model
@@ -25,25 +24,6 @@ def found(nodes: str, inputs: str = "float[N,4] x", weights: dict[str, Any] | No
 def test_random_operators_are_found_with_a_seed_and_without(operator: str, seed: str) -> None:
     shape, inputs = (", shape = [2, 4]", "") if operator in ("RandomNormal", "RandomUniform") else ("", "x")
     assert found(f"y = {operator} <dtype = 1{shape}{seed}> ({inputs})") == [operator]
-
-
-def test_in_a_branch() -> None:
-    nodes = """y = If (c) <then_branch = then () => (float[N,4] a) { a = RandomNormalLike(x) },
-                           else_branch = other () => (float[N,4] b) { b = Identity(x) }>"""
-    assert found(nodes, "float[N,4] x, bool c") == ["RandomNormalLike"]
-
-
-def test_in_a_loop() -> None:
-    nodes = """y = Loop <body = body (int64 i, bool on, float[N,4] h) => (bool still, float[N,4] after) {
-      still = Identity(on) after = Bernoulli(h) }> (n, "", x)"""
-    assert found(nodes) == ["Bernoulli"]
-
-
-def test_in_a_function() -> None:
-    made = parse_onnx("g (float[N,4] x) => (float[N,4] y) { y = own.Noisy(x) }")
-    inner = [helper.make_node("RandomUniformLike", ["a"], ["b"])]
-    made.functions.append(helper.make_function("own", "Noisy", ["a"], ["b"], inner, [helper.make_opsetid("", 17)]))
-    assert random_operators(made) == ["RandomUniformLike"]
 
 
 @pytest.mark.parametrize("training", [True, False])

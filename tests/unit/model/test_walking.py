@@ -7,12 +7,8 @@ from tests.onnx_text import parse_onnx
 
 from trt_workbench.model.walking import (
     Scope,
-    all_graphs,
-    all_nodes,
     captured,
     defined,
-    has_subgraph,
-    nodes_within,
     reads,
     subgraphs,
     use_counts,
@@ -33,25 +29,6 @@ NESTED = """g (float[N,3] x, bool c) => (float[N,3] y) <float w = {2}> {
 
 def nested() -> onnx.ModelProto:
     return parse_onnx(NESTED)
-
-
-def test_every_graph_and_node_is_found_once() -> None:
-    model = nested()
-    assert sorted(graph.name for graph in all_graphs(model)) == ["g", "inner", "other", "outer", "plain"]
-    operators = [node.op_type for node in all_nodes(model)]
-    assert operators == ["If", "Neg", "If", "Mul", "Mul", "Add", "Identity", "Abs"]
-    assert operators == [node.op_type for node in nodes_within(model.graph.node)]
-    assert [graph.name for graph in subgraphs(model.graph.node)] == ["outer", "other"]
-    assert has_subgraph(model.graph.node[0])
-    assert not has_subgraph(subgraphs(model.graph.node)[0].node[0])
-
-
-def test_nodes_of_functions_and_of_the_graphs_in_them_count() -> None:
-    model = nested()
-    body = parse_onnx(NESTED).graph.node
-    model.functions.append(onnx.helper.make_function("own", "F", ["x", "c", "w"], ["y"], body, model.opset_import))
-    assert len(list(all_nodes(model))) == 16
-    assert len(list(all_graphs(model))) == 9
 
 
 def test_what_is_read_through_two_graphs_is_read_and_what_they_define_is_not() -> None:

@@ -7,9 +7,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tests.onnx_text import parse_onnx, write_onnx
+from tests.onnx_text import write_onnx
 
-from trt_workbench.model.constants import constants
 from trt_workbench.model.low_precision.cast import cast_model
 from trt_workbench.model.low_precision.preparation import prepare
 from trt_workbench.model.low_precision.watch import computed_floats
@@ -17,7 +16,7 @@ from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.rewrites import REWRITES
 from trt_workbench.model.sanitize.sanitize import default_rewrites, sanitize
-from trt_workbench.model.weights import inferred, light, save_model
+from trt_workbench.model.weights import inferred, save_model
 
 GRAPH = """g (float[n,128] x) => (float[n,128] y) {
   a = MatMul(x, v) b = Relu(a) c = MatMul(b, w) s = Constant <value = int64[2] {-1, 128}> () y = Reshape(c, s)
@@ -40,23 +39,6 @@ def test_shapes_are_inferred_without_the_file_of_the_weights(tmp_path: Path, pat
         assert typed.ByteSize() < MOST_BYTES
         known = {value.name: value.type.tensor_type.shape.dim[-1].dim_value for value in typed.graph.value_info}
         assert known == {"a": 128, "b": 128, "c": 128, "s": 2}
-
-
-def test_a_light_model_has_all_but_the_values_of_large_weights(path: Path) -> None:
-    model = onnx.load(path)
-    model.metadata_props.add(key="k", value="v")
-    small = numpy_helper.from_array(np.ones(3, np.float32), "small")
-    model.graph.initializer.append(small)
-    found = light(model)
-    assert found.graph.initializer[2] == small
-    assert [(one.name, tuple(one.dims), one.data_type) for one in found.graph.initializer[:2]] == [
-        ("v", (128, 128), onnx.TensorProto.FLOAT),
-        ("w", (128, 128), onnx.TensorProto.FLOAT),
-    ]
-    assert constants(found.graph).keys() == {"s", "small"}
-    for one in (found, model):
-        del one.graph.initializer[:]
-    assert found == model
 
 
 def test_shape_inference_is_never_given_large_weights(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +72,6 @@ def test_no_weight_is_read_as_an_array_where_a_rewrite_has_no_use_for_it(
     monkeypatch.setattr(numpy_helper, "to_array", noted)
     sanitize(Model.open(path), default_rewrites())
     assert not {"v", "w"} & set(read)
-
-
-def test_an_array_of_a_graph_is_read_when_it_is_asked_for() -> None:
-    model = parse_onnx("g (float[2] x) => (float[2] y) { y = Add(x, w) }", {"w": np.array([1, 2], np.float32)})
-    found = constants(model.graph)
-    assert found.facts("w") == (np.float32, (2,))
-    model.graph.initializer[0].raw_data = np.array([3, 4], np.float32).tobytes()
-    assert (found["w"].tolist(), (found | {"z": np.zeros(1)}).keys()) == ([3, 4], {"w", "z"})
 
 
 def test_a_model_is_written_as_protobuf_would_and_not_by_it(

@@ -13,7 +13,6 @@ from tests.texts import refused
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.constants import constants
-from trt_workbench.model.low_precision import formats
 from trt_workbench.model.low_precision.blocks import heads, quantize_blocks, without_form
 from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.opened import Model
@@ -100,31 +99,6 @@ def test_nvfp4_in_the_form_that_tensorrt_reads(path: Path) -> None:
     assert list(codes.input[:1]) == [quantiser.output[0]]
     assert list(widened[codes.input[1]].input) == [quantiser.output[1], quantiser.input[1]]
     assert {entry.domain: entry.version for entry in model.opset_import} == {"": 23, "trt": 1}
-
-
-def test_an_activation_is_quantised_once_and_so_is_a_weight(path: Path) -> None:
-    model, _ = made(path, "nvfp4")
-    assert node(model, "one").input == node(model, "again").input
-    quantised = [one.input[0] for one in model.graph.node if one.op_type == "TRT_FP4DynamicQuantize"]
-    assert sorted(quantised) == ["a", "b", "d", "x"]
-
-
-@pytest.mark.parametrize("to", BLOCKED)
-def test_the_values_of_weights_are_those_of_the_format(path: Path, to: Any) -> None:
-    model, _ = made(path, to)
-    values = constants(model.graph)
-    rows = constants(onnx.load(path).graph)["w1"]  # [outputs, inputs]
-    codes, scales = values["w1_codes"], values["w1_scale"]
-    if to == "mxfp8":
-        expected = formats.mxfp8(rows)
-    elif to == "nvfp4":
-        expected = formats.nvfp4(rows)
-        assert values["w1_tensor_scale"] == expected.tensor_scale
-    else:
-        expected = formats.int4(rows, 64)
-        scales = scales.reshape(32, 1)
-    assert codes.tobytes() == expected.codes.tobytes()
-    assert scales.tobytes() == expected.scales.tobytes()
 
 
 def test_integers_have_blocks_of_128_inputs_or_one_scale_for_each_output(tmp_path: Path) -> None:

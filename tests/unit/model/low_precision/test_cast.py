@@ -16,7 +16,6 @@ from tests.random_models import write_model
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.model.editing import replace_nodes
 from trt_workbench.model.low_precision.cast import cast_model
 from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered, raise_opset
 from trt_workbench.model.low_precision.simulate import simulated
@@ -188,26 +187,10 @@ def test_branches_and_what_they_capture(tmp_path: Path, *, flag: bool) -> None:
         assert np.abs(got - expected).max() < 2e-2
 
 
-def test_what_is_to_stay_stays(tmp_path: Path) -> None:
-    text = "g (float[2,4] x) => (float[2,4] y) { [one] a = MatMul(x, w) [two] y = MatMul(a, w) }"
-    result = lowered(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4))), keep=("two",))
-    assert result.kept == {"two": "requested"}
-    assert input_types(result.model)["one"] == [TensorProto.FLOAT16] * 2
-    assert input_types(result.model)["two"] == [TensorProto.FLOAT] * 2
-
-
 def test_a_convolution_without_a_bf16_form_is_named(tmp_path: Path) -> None:
     text = "g (float[1,3,4,4] x) => (float[1,2,4,4] y) { [c] a = Conv(x, w) y = Relu(a) }"
     result = lowered(write_onnx(tmp_path / "a.onnx", text, weights(w=(2, 3, 1, 1))), "bf16")
     assert result.kept == {"c": "Conv has no form in bf16 in operator set 17"}
-
-
-@pytest.mark.parametrize("opset", [13, 16, 17])
-def test_an_identity_is_cast_though_newer_ones_take_sequences_too(opset: int, tmp_path: Path) -> None:
-    text = "g (float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) [same] b = Identity(a) y = Relu(b) }"
-    result = lowered(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4)), opset=opset))
-    assert result.kept == {}
-    assert input_types(result.model)["same"] == [TensorProto.FLOAT16]
 
 
 def test_what_cannot_be_cast_is_refused(tmp_path: Path) -> None:
@@ -243,22 +226,6 @@ def test_reasons_for_which_all_stays_are_named(tmp_path: Path) -> None:
         cast_model(model, "fp16", keep=["one"])
     with refused(DoesNotApply):
         cast_model(model, "fp16", operators=["Relu", "Pow"])
-
-
-def test_nodes_in_no_order_are_cast_as_those_in_order(tmp_path: Path) -> None:
-    model = Model.open(
-        write_onnx(
-            tmp_path / "a.onnx",
-            NETWORK,
-            weights(w0=(4, 3, 3, 3), bias=(4,), w1=(4, 5)) | {"scales": np.float32([1, 1, 2, 2])},
-        )
-    ).load()
-    backwards = onnx.ModelProto()
-    backwards.CopyFrom(model)
-    replace_nodes(backwards.graph, list(model.graph.node)[::-1])
-    x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
-    one, other = (run(cast_model(each, "fp16").model, {"x": x}) for each in (model, backwards))
-    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 @settings(deadline=None, max_examples=8)

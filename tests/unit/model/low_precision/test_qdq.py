@@ -137,26 +137,6 @@ def test_the_result_is_near_the_float_model(block: Path, to: str) -> None:
         assert 0 < np.linalg.norm(one - other) / np.linalg.norm(other) < (0.04 if to == "int8" else 0.15)
 
 
-def test_with_nothing_low_the_model_computes_the_same_bits(block: Path) -> None:
-    feed = {"x": GENERATOR.standard_normal((1, 4, 8, 8)).astype(np.float32)}
-    model, _ = prepare(Model.open(block))
-    insert_pairs(model, (), {}, "int8")
-    expected = run(onnx.load(block), feed, "ORT_ENABLE_BASIC")
-    for one, other in zip(run(model, feed, "ORT_ENABLE_BASIC"), expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_what_is_kept_keeps_its_bits(block: Path) -> None:
-    model = quantised(block, low={"up"})
-    before, after = constants(onnx.load(block).graph), constants(model.graph)
-    nodes = {node.name: node for node in onnx.load(block).graph.node}
-    for node in model.graph.node:
-        if node.name in nodes and node.name != "up":
-            assert node == nodes[node.name]
-    for name in ("w0", "w1", "bias", "w3", "w4"):
-        assert before[name].tobytes() == after[name].tobytes()
-
-
 @given(
     hnp.arrays(
         np.float32, hnp.array_shapes(min_dims=2, max_dims=4, max_side=5), elements=st.floats(-1e6, 1e6, width=32)
@@ -280,21 +260,3 @@ def test_a_weight_behind_an_identity_is_a_weight(tmp_path: Path) -> None:
     model = quantised(path)
     assert feeders(model)["b"] == ["DequantizeLinear", "DequantizeLinear"]
     assert not any(node.op_type == "Identity" for node in model.graph.node)
-
-
-def test_a_weight_that_is_an_output_is_a_weight(tmp_path: Path) -> None:
-    text = "g (float[N,4] x) => (float[N,4] y, float[4,4] w) { [a] y = MatMul(x, w) }"
-    path = write_onnx(tmp_path / "output.onnx", text, {"w": np.eye(4, dtype=np.float32)})
-    assert [group.macs for group in prepare(Model.open(path))[1]] == [16]
-    assert feeders(quantised(path, compact=True))["a"] == ["DequantizeLinear", "DequantizeLinear"]
-
-
-@pytest.mark.parametrize("shape", [(1, 4, 6), (2, 4, 6)])
-def test_weights_of_several_matrices_have_one_scale(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    """ONNX Runtime cannot run their products with a scale for every column."""
-    text = "g (float[2,3,4] x) => (float[2,3,6] y) { [a] y = MatMul(x, w) }"
-    weight = GENERATOR.standard_normal(shape).astype(np.float32)
-    model = quantised(write_onnx(tmp_path / "stack.onnx", text, {"w": weight}))
-    x = GENERATOR.standard_normal((2, 3, 4)).astype(np.float32)
-    (made,) = run(model, {"x": x})
-    assert np.abs(made - x @ weight).max() < 0.2

@@ -86,17 +86,6 @@ def test_names_of_the_branch_that_the_graph_has_too(tmp_path: Path) -> None:
     assert len(set(made)) == len(made)
 
 
-def test_two_ifs_with_the_same_names_in_their_branches(tmp_path: Path) -> None:
-    branches = "then_branch = a () => (float[N,3] p) { t = Neg({0}) p = Exp(t) }, else_branch = b () => (float[N,3] p) "
-    nodes = "".join(
-        f"{made} = If(c) <{branches.replace('{0}', read)}{{ t = Abs({read}) p = Sqrt(t) }}> "
-        for read, made in (("x", "u"), ("u", "y"))
-    )
-    for condition, wanted in ((YES, ["Neg", "Exp"] * 2), (NO, ["Abs", "Sqrt"] * 2)):
-        path = write_onnx(tmp_path / "m.onnx", text(nodes), condition)
-        assert operators(check(path)[0]) == wanted
-
-
 def test_results_that_the_branch_does_not_compute(tmp_path: Path) -> None:
     """An initialiser of the branch, whose name another graph has too."""
     nodes = """y, z = If(c) <

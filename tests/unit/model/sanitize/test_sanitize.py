@@ -98,17 +98,6 @@ def test_dedupe_initializers(tmp_path: Path) -> None:
     assert report.changes["dedupe-initializers"] == ["b is a"]
 
 
-def test_an_unread_initialiser_takes_the_input_of_its_name_with_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", "y = Add(x, a)", {"a": np.ones(3, np.float32), "count": np.int64(7)})
-    model = onnx.load(path)
-    for tensor in model.graph.initializer:  # as exporters wrote all weights, BatchNormalization's counters among them
-        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    onnx.save(model, path)
-    graph, report = rewritten(path, "remove-unused")
-    assert [value.name for value in graph.input] == ["x", "a"]
-    assert report.changes["remove-unused"] == ["initialiser count"]
-
-
 def test_duplicates_that_a_subgraph_reads(tmp_path: Path) -> None:
     nodes = """y = If (condition) <
       then_branch = then () => (float[2,3] r) { r = Add(x, b) },
@@ -224,13 +213,6 @@ def test_finite_masks_are_asked_for(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values["other"], [0, 0, -1e6])  # leads to no Softmax: data
 
 
-def test_remove_unused(tmp_path: Path) -> None:
-    nodes = "unused = Exp(x) unused_too = Log(unused) y = Abs(x)"
-    graph, _ = rewritten(write(tmp_path / "m.onnx", nodes, {"w": np.ones(2, np.float32)}), "remove-unused")
-    assert operators(graph) == ["Abs"]
-    assert not graph.initializer
-
-
 def test_every_rewrite_is_tested() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     assert [name for name in REWRITES if f'"{name}"' not in text] == []
@@ -250,14 +232,6 @@ def test_the_check_fails_on_a_difference(tmp_path: Path) -> None:
     x = -np.ones((2, 3), np.float32)
     with refused(CheckFailed):
         compare(before, after, outputs, [{"x": x}], rtol=1e-4, atol=1e-5)
-
-
-def test_a_model_with_external_data(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", "a = Add(x, w) b = Identity(a) y = Neg(b)", {"w": np.arange(3, dtype=np.float32)})
-    outside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
-    onnx.save(onnx.load(path), path, **outside)
-    graph, _ = rewritten(path, "remove-no-ops")
-    assert operators(graph) == ["Add", "Neg"]
 
 
 def test_double_to_float_in_shapes_and_branches(tmp_path: Path) -> None:
