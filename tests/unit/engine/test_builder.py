@@ -37,36 +37,6 @@ def test_a_second_build_comes_from_the_cache(make_model: MakeModel, native_doubl
     assert len(native_double.builds) == 2
 
 
-@pytest.mark.usefixtures("native_double")
-def test_another_driver_makes_another_engine(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The digest counts every part of the key; here it is made, and a part can be left out."""
-    model = make_model()
-    first = build(prepare_build(Model.open(model), BuildSettings()))
-    assert prepare_build(Model.open(model), BuildSettings()).cached == first.path
-    monkeypatch.setattr("trt_workbench.engine.target.driver_version", lambda: "590.2")
-    other = prepare_build(Model.open(model), BuildSettings())
-    assert (other.key.driver_version, other.cached) == ("590.2", None)
-    assert build(other).path != first.path
-
-
-def test_other_weights_of_one_graph_get_an_engine_of_their_own(make_model: MakeModel, native_double: Any) -> None:
-    paths = {build(prepare_build(Model.open(make_model(scale=scale)), BuildSettings())).path for scale in (1.0, 2.0)}
-    paths.add(build(prepare_build(Model.open(make_model(external=True, scale=3.0)), BuildSettings())).path)
-    paths.add(build(prepare_build(Model.open(make_model(external=True, scale=4.0)), BuildSettings())).path)
-    assert len(paths) == 4
-    assert len(native_double.builds) == 4
-
-
-def test_another_tensorrt_or_gpu_builds_again(make_model: MakeModel, native_double: Any) -> None:
-    model = make_model()
-    build(prepare_build(Model.open(model), BuildSettings()))
-    native_double.version = "11.1.0"
-    build(prepare_build(Model.open(model), BuildSettings()))
-    native_double.gpu = {**native_double.gpu, "name": "NVIDIA Other"}
-    build(prepare_build(Model.open(model), BuildSettings()))
-    assert len(native_double.builds) == 3
-
-
 def test_a_tampered_cache_entry_is_built_again_and_said(make_model: MakeModel, native_double: Any) -> None:
     plan = prepare_build(Model.open(make_model()), BuildSettings())
     first = build(plan)
@@ -290,13 +260,6 @@ def test_a_quantized_model_needs_its_type_where_flags_allow_types(
     options = native_double.builds[1][1]
     assert (options.int8, options.fp16, options.fp8) == (True, True, False)
     assert not hasattr(options, "calibration")
-
-
-def test_a_quantized_model_speaks_for_itself_where_graphs_decide(quantized_model: Path, native_double: Any) -> None:
-    native_double.version = "11.1.0"
-    prepare_build(Model.open(quantized_model), BuildSettings())
-    native_double.version = "10.16.1"
-    prepare_build(Model.open(quantized_model), BuildSettings(strongly_typed=True))
 
 
 def test_a_quantized_model_keeps_its_own_scales(quantized_model: Path, native_double: Any, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from trt_workbench.engine.calibration import (
     CalibrationImages,
     calibration_batches,
     calibration_files,
-    count_samples,
     fit_calibration,
     hash_calibration,
 )
@@ -19,29 +18,6 @@ from trt_workbench.model.facts import ModelTensor
 
 def read_by(read: Callable[[Path], dict[str, np.ndarray]], *files: Path, text: str = "") -> CalibrationImages:
     return CalibrationImages(files, False, read, text, list)
-
-
-def test_a_folder_of_arrays_is_one_stream_of_samples(tmp_path: Path) -> None:
-    for index in range(3):
-        np.save(tmp_path / f"{index}.npy", np.full((3, 2), index, np.float32))
-    calibration = Calibration(data=tmp_path, batch=4)
-    batches = list(calibration_batches(calibration, ["x"]))
-    assert [batch["x"][:, 0].tolist() for batch in batches] == [[0, 0, 0, 1], [1, 1, 2, 2]]
-    assert count_samples(calibration) == 9
-
-
-def test_named_inputs(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", ids=np.arange(6).reshape(6, 1), mask=np.ones((6, 1)))
-    (batch,) = calibration_batches(Calibration(data=tmp_path / "a.npz", batch=4), ["ids", "mask"])
-    assert batch["ids"].ravel().tolist() == [0, 1, 2, 3]
-    assert batch["mask"].flags.c_contiguous
-
-
-def test_the_limit(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((10, 2), np.float32))
-    calibration = Calibration(data=tmp_path, batch=2, limit=4)
-    assert len(list(calibration_batches(calibration, ["x"]))) == 2
-    assert count_samples(calibration) == 4
 
 
 def test_images_go_through_the_given_transform(tmp_path: Path) -> None:
@@ -132,11 +108,6 @@ def test_the_batch_fits_the_model_and_the_data(tmp_path: Path) -> None:
         fitted(tmp_path / "b.npz", (2, 2), (4, 2))
 
 
-def test_few_samples_are_one_small_batch(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
-    assert fitted(tmp_path, ("N", 2)) == 3
-
-
 def test_images_are_tried_before_the_build(tmp_path: Path) -> None:
     for name in ("a.jpg", "b.jpg"):
         (tmp_path / name).write_bytes(b"an image")
@@ -145,17 +116,3 @@ def test_images_are_tried_before_the_build(tmp_path: Path) -> None:
         fitted(tmp_path, (1, 3, 4, 4))
     with refused(UsageProblem):
         fitted(tmp_path, (1, 3, 2, 2), (1, 4, 2, 2))
-
-
-def test_every_file_is_looked_at(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((8, 2), np.float32))
-    np.save(tmp_path / "b.npy", np.zeros((8, 3), np.float32))
-    with refused(UsageProblem):
-        fitted(tmp_path, ("N", 2))
-
-
-def test_no_kind_of_image_is_left_out_in_silence(tmp_path: Path) -> None:
-    names = ["a.jpg", "b.webp", "c.TIFF", "d.tif", "e.bmp", "f.PNG", "g.jpeg"]
-    for name in [*names, "notes.txt"]:
-        (tmp_path / name).write_bytes(b"")
-    assert [path.name for path in calibration_files(tmp_path)] == names

@@ -48,11 +48,6 @@ def test_each_kind_of_difference_is_named(tmp_path: Path) -> None:
     assert found[3].variants[1].choice is None
 
 
-def test_layers_of_one_name_are_counted(tmp_path: Path) -> None:
-    found, _ = differences(kept(tmp_path, [layer("a", "k"), layer("a", "m")], [layer("a", "k"), layer("a", "n")]))
-    assert [one.layer for one in found] == ["a #2"]
-
-
 def test_newer_inspectors_give_type_and_format_apart(tmp_path: Path) -> None:
     one, other = (
         {"Name": "a", "TacticValue": "0x1", "Outputs": [{"Datatype": kind, "Format": "NCHW"}]}

@@ -38,11 +38,6 @@ def test_a_mixed_engine() -> None:
     assert (found.source, found.counted) == ("engine layers", 4)
 
 
-def test_kernels_that_multiply_in_tf32_are_not_fp32() -> None:
-    layers = [layer("c1", FP32, tactic="sm80_xmma_fprop_f32f32_tf32f32_f32"), layer("c2", FP32, tactic="f32f32_f32f32")]
-    held(layer_precision(layers).text)
-
-
 def test_weights_of_four_bits_are_widened() -> None:
     assert layer_precision([layer("m", FP16, "INT4", weights="Int4")]).label == "fp16"
     assert layer_precision([layer("m", "FP4 E2M1", "FP4 E2M1")]).label == "fp4"

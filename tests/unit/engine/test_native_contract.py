@@ -5,7 +5,6 @@ import dataclasses
 import importlib.util
 import inspect
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.engine.builder import native_values, to_native
+from trt_workbench.engine.builder import to_native
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.infer.queries import PARTS
 from trt_workbench.infer.settings import MeasureSettings
@@ -69,11 +68,6 @@ def required() -> set[str]:
 
 def test_every_required_name_is_declared() -> None:
     assert {"build_engine", "Engine", "Runner", "bench"} <= required() <= DEFINED.keys()
-
-
-def test_build_options_exist() -> None:
-    missing = {name for name in native_values(BuildSettings(), b"") if f"BuildOptions.{name}" not in DEFINED}
-    assert missing == set()
 
 
 def test_run_and_bench_options_exist() -> None:
@@ -172,8 +166,3 @@ def test_the_core_that_is_installed_takes_the_settings() -> None:
     assert options.memory_pools == {"tactic_dram": 5 << 20}
     assert options.tactic_sources == {"edge_mask_convolutions": False}
     assert (options.fp16, options.tf32, options.refit) == (True, False, "full")
-
-
-def test_the_builder_gets_all_processors_unless_told_otherwise() -> None:
-    assert native_values(BuildSettings(), None)["max_threads"] == len(os.sched_getaffinity(0))
-    assert native_values(BuildSettings(max_threads=3), None)["max_threads"] == 3

@@ -24,22 +24,6 @@ def test_what_is_written_is_read_again(shapes: dict[str, ShapeRange], values: di
     assert Profile.model_validate_json(profile.model_dump_json()) == profile
 
 
-def test_several_inputs_and_names_with_colons() -> None:
-    profile = Profile.model_validate("input:0:1x3/2x3/4x3, size=8/16/32")
-    assert profile.shapes["input:0"].opt == (2, 3)
-    assert profile.values["size"].max == (32,)
-
-
-def test_the_short_form_of_a_mapping() -> None:
-    assert Profile.model_validate({"images": "1x3/8x3/16x3"}) == Profile.model_validate("images:1x3/8x3/16x3")
-
-
-def test_one_shape_stands_for_all_three() -> None:
-    found = Profile.model_validate("x:8x3").shapes["x"]
-    assert found.min == found.opt == found.max == (8, 3)
-    assert str(found) == "8x3"
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

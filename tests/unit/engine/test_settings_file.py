@@ -96,8 +96,3 @@ def test_one_meaning_has_one_spelling(names: list[str]) -> None:
     forward, backward = BuildSettings(precision=names), BuildSettings(precision="+".join(reversed(names)))
     assert forward == backward
     assert set(forward.precision) - {"fp32"} == set(names) - {"fp32"}
-
-
-def test_settings_survive_json() -> None:
-    settings = BuildSettings(precision="fp16", profiles=["x:1/2/4"], tactic_sources=["-CUDNN"], workspace_mib=64)
-    assert BuildSettings.model_validate(settings.model_dump(mode="json")) == settings

@@ -28,10 +28,6 @@ def built(make_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> C
     return get
 
 
-def test_a_single_build_keeps_no_builder(built: Callable[[int], int]) -> None:
-    assert built(0) == 0
-
-
 def test_several_builds_keep_one(built: Callable[[int], int]) -> None:
     with several_builds():
         assert [built(1), built(2)] == [1, 1]
@@ -39,12 +35,6 @@ def test_several_builds_keep_one(built: Callable[[int], int]) -> None:
             assert built(3) == 1
         assert built(4) == 1
     assert built(5) == 0
-
-
-def test_engines_of_the_cache_need_none(built: Callable[[int], int]) -> None:
-    built(0)
-    with several_builds():
-        assert built(0) == 0
 
 
 def test_an_error_lets_the_builder_go(built: Callable[[int], int]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.texts import refused
 
-from trt_workbench.core.errors import DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.engine.timing_cache import load_timing_cache, save_timing_cache, shared_timing_cache
 
@@ -23,13 +23,6 @@ def test_one_file_per_version_and_gpu() -> None:
     }
     assert "tensorrt-10.16.1-sm120-nvidia-geforce-rtx-5090.timing" in names
     assert len(names) == 4
-
-
-def test_load_and_save(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b.timing"
-    assert load_timing_cache(path, strict=False) == b""
-    assert save_timing_cache(path, b"", b"ab", merge) is None
-    assert load_timing_cache(path, strict=True) == b"ab"
 
 
 def test_strict_needs_a_cache(tmp_path: Path) -> None:
@@ -58,29 +51,6 @@ def test_a_folder_is_no_timing_cache(tmp_path: Path) -> None:
 def test_a_place_where_no_file_can_be_made_is_an_error() -> None:
     with pytest.raises(OSError, match="/proc/"):
         load_timing_cache(Path("/proc/x.timing"), strict=False)
-
-
-def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    path.write_bytes(b"ax")
-    assert save_timing_cache(path, b"a", b"ab", merge) is None
-    assert path.read_bytes() == b"abx"
-
-
-@pytest.mark.parametrize("refusal", [UsageProblem, DeviceFailure])
-@pytest.mark.parametrize(("there", "built", "kept"), [(b"axy", b"ab", b"axy"), (b"ax", b"abc", b"abc")])
-def test_the_larger_is_kept_where_two_cannot_be_merged(
-    tmp_path: Path, refusal: type[WorkbenchError], there: bytes, built: bytes, kept: bytes
-) -> None:
-    def reject(_: bytes, __: bytes) -> bytes:
-        raise refusal("magic tag")
-
-    path = tmp_path / "t"
-    path.write_bytes(there)
-    note = save_timing_cache(path, b"a", built, reject)
-    assert note is not None
-    assert "magic tag" in note
-    assert path.read_bytes() == kept
 
 
 def test_what_is_known_not_to_be_joined_is_said_once_in_a_line(tmp_path: Path) -> None:

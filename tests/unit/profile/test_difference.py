@@ -23,18 +23,6 @@ def test_reformat_layers_are_named_as_what_only_one_side_has(fp16: list[Operatio
     assert {one.serves for group in alone for one in group.target} == {"/conv1/Conv + /relu1/Relu", "/conv2/Conv"}
 
 
-def test_no_time_is_lost_or_counted_twice(fp16: list[Operation], fp32: list[Operation]) -> None:
-    groups = difference(fp16, fp32)
-    assert sum(group.target_ms for group in groups) == pytest.approx(0.125)
-    assert sum(group.against_ms for group in groups) == pytest.approx(0.26)
-    assert [abs(g.difference_ms) for g in groups] == sorted((abs(g.difference_ms) for g in groups), reverse=True)
-
-
-def test_a_profile_does_not_differ_from_itself(fp16: list[Operation]) -> None:
-    same = [one.model_copy(update={"side": "against"}) for one in fp16]
-    assert all(group.difference_ms == 0 and group.only_in == "" for group in difference(fp16, same))
-
-
 def test_overhead_is_listed_longest_first(fp16: list[Operation]) -> None:
     assert [one.median_ms for one in overhead(fp16)] == [0.02, 0.015]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.backends.profiling import Operation, layer_role, node_role
-from trt_workbench.backends.trt.layers import join_layers, names_in_layer, names_in_metadata, served_layer
+from trt_workbench.backends.trt.layers import join_layers, names_in_layer, names_in_metadata
 from trt_workbench.core.precision import data_type
 from trt_workbench.engine.inspection import read_layers
 
@@ -25,13 +25,6 @@ def test_detailed_layers_get_times_nodes_types_and_kernels(fp16: list[Operation]
     assert conv.tactic.startswith("sm80_xmma_fprop")
     assert sum(one.share or 0 for one in fp16) == pytest.approx(1)
     assert conv.share == pytest.approx(0.05 / 0.125)
-
-
-def test_reformat_layers_are_named_with_whom_they_serve(fp16: list[Operation]) -> None:
-    reformats = [one for one in fp16 if one.role == "reformat"]
-    assert [one.serves for one in reformats] == ["/conv1/Conv + /relu1/Relu", "/conv2/Conv"]
-    assert [one.conversion for one in reformats] == ["fp32 to fp16", "fp16 to fp32"]
-    assert [one.role for one in fp16] == ["reformat", "compute", "compute", "other", "compute", "reformat"]
 
 
 def test_layer_names_alone_tell_nodes_and_roles(names_only: list[Operation]) -> None:
@@ -106,12 +99,6 @@ NAME = (
 @given(names=st.lists(NAME, unique=True), separator=st.sampled_from(["\x1e", "\x1f", ""]))
 def test_metadata_is_read_whatever_the_names(names: list[str], separator: str) -> None:
     assert names_in_metadata(separator.join(f"[ONNX Layer: {name}]" for name in names)) == names
-
-
-def test_metadata_of_others_holds_no_nodes() -> None:
-    assert names_in_metadata("") == []
-    assert names_in_metadata("[Plugin: x]\x1e[ONNX Layer: a]") == ["a"]
-    assert served_layer("Conv_0") is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, nsys_profile
 from trt_workbench.profile.run import Capture
 from trt_workbench.profile.settings import ProfileRequest
 
@@ -82,16 +82,6 @@ def quiet(tools: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The recorded program does nothing and succeeds."""
     monkeypatch.setattr(Capture, "program", property(lambda _: [sys.executable, "-c", "pass"]))
     return tools
-
-
-def test_ncu_keeps_clocks_and_records_between_start_and_stop(tmp_path: Path) -> None:
-    command = ncu_profile(Path("/opt/ncu"), tmp_path / "log.csv", 50, ["python", "-m", "x"])
-    text = " ".join(command)
-    for part in ("--clock-control none", "--profile-from-start off", "--nvtx", "--csv --page raw", "--launch-count 50"):
-        assert part in text
-    assert command[0] == "/opt/ncu"
-    assert command[-3:] == ["python", "-m", "x"]
-    assert "gpu__time_duration.sum" in text
 
 
 def test_nsys_records_between_start_and_stop_with_graphs_node_by_node(tmp_path: Path) -> None:

@@ -46,18 +46,6 @@ def test_a_recording_of_nsys_gives_its_kernels_by_layer(version: str, tmp_path: 
     assert (kernels[0].mean_ms, kernels[0].onnx_nodes) == (0.02, ["/conv1/Conv", "/relu1/Relu"])
 
 
-@pytest.mark.parametrize(
-    "lacking", ["DROP TABLE NVTX_EVENTS;", "DROP TABLE NVTX_EVENTS; DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME;"]
-)
-def test_a_recording_without_ranges_keeps_the_sum(lacking: str, tmp_path: Path, fp16: list[Operation]) -> None:
-    """nsys exports no table for what was not recorded."""
-    kernels = nsys_kernels(tmp_path, fp16, change=lacking)
-    assert sum(one.total_ms for one in kernels) == pytest.approx(0.104)
-    assert sum(one.share or 0 for one in kernels) == pytest.approx(1.0)
-    assert sum(one.launches for one in kernels) == 12
-    assert {one.layer for one in kernels} == {None}
-
-
 def test_a_recording_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with refused(UsageProblem):
         nsys_kernels(tmp_path, [], change="DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;")
@@ -134,20 +122,6 @@ def test_units_and_figures() -> None:
     assert number("n/a") is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'a,b\n==PROF== Profiling "x" - 0: 0%....100%\n1,2\n==WARNING== odd, very odd\n3,4\n==PROF== Disconnected\n',
-        "a,b\n\n1,2\n\n3,4\n",
-        "a,b\n1,2\na,b\n3,4\n",
-        "a,b\r\n1,2\r\n3,4\r\n",
-    ],
-    ids=["own lines", "empty lines", "repeated header", "crlf"],
-)
-def test_what_stands_between_rows_does_not_end_a_table(text: str) -> None:
-    assert read_table(text, ("a", "b")) == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
-
-
 @pytest.mark.parametrize("row", ["1", "1,2,3"])
 def test_a_row_that_does_not_fit_is_named(row: str) -> None:
     with refused(UsageProblem):
@@ -171,21 +145,6 @@ QUOTED = f'"71  ""TensorRT:ExecutionContext::enqueue:none:none:none:none:none:no
 
 def ncu_text(ranges: str) -> str:
     return f'==PROF== Connected to process 71\n{HEADER}\n{UNITS}\n"0","71","python3.12","127.0.0.1",{ranges}{KERNEL}\n'
-
-
-@pytest.mark.parametrize(
-    ("ranges", "layer"),
-    [
-        (f'{QUOTED},"",', "/conv1/Conv + /relu1/Relu"),
-        (f"{QUOTED},", "/conv1/Conv + /relu1/Relu"),
-        ('"","",', None),
-        ("", None),
-    ],
-    ids=["both columns", "one column", "no ranges", "no columns"],
-)
-def test_ncu_cells_of_ranges_may_be_absent(ranges: str, layer: str | None, fp16: list[Operation]) -> None:
-    (kernel,) = ncu_raw.read_kernels(ncu_text(ranges), LayerIndex(fp16))
-    assert (kernel.name, kernel.layer, kernel.total_ms) == ("void conv<float, 4>(int)", layer, 0.004)
 
 
 def test_ncu_rows_of_several_processes_are_read(fp16: list[Operation]) -> None:

@@ -19,13 +19,6 @@ def side(*nodes: tuple[str, float | None], name: Any = "target") -> SideView:
     return SideView(name, FACTS, made, [])
 
 
-def test_each_node_is_as_wide_as_its_time_and_has_the_colour_of_its_operator() -> None:
-    found = strips([side(("Conv", 3.0), ("Relu", 1.0), ("Const", None), ("Conv", 4.0))])
-    assert [(piece.width, piece.colour) for piece in found.sides[0]] == [(37.5, 1), (12.5, 2), (50.0, 1)]
-    assert found.sides[0][0].said == "Conv, n0: 3.0000 ms"
-    assert found.legend == [(1, "Conv", ["88 %"]), (2, "Relu", ["12 %"])]
-
-
 def test_two_sides_have_one_scale_and_the_same_colours() -> None:
     found = strips([side(("Relu", 1.0)), side(("Conv", 4.0), name="against")])
     assert [[piece.width for piece in pieces] for pieces in found.sides] == [[25.0], [100.0]]
