@@ -1,6 +1,5 @@
 """What a backend of another package raises and answers: never more than a sentence with its name."""
 
-import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,9 @@ from tests.onnx_text import write_onnx
 from tests.texts import refused
 
 from trt_workbench.backends import registry
-from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
-from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import (
     BackendFailure,
     ComponentMissing,
@@ -114,20 +112,6 @@ def test_a_session_has_the_names_of_the_model(odd: Callable[..., None], model: P
         session_of(model)
 
 
-@pytest.mark.parametrize("what", ["inputs", "outputs"])
-def test_so_has_one_of_our_own(model: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    load = OrtCpuBackend._load
-
-    def renamed(self: OrtCpuBackend, path: Path, options: SessionOptions) -> Session:
-        session = load(self, path, options)
-        setattr(session, what, (*getattr(session, what), TensorSpec("other", "float32", (3,))))
-        return session
-
-    monkeypatch.setattr(OrtCpuBackend, "_load", renamed)
-    with pytest.raises(BackendFailure, match=f"Backend ort-cpu loaded {what} .*'other'"):
-        registry.load_reference(model)
-
-
 @pytest.mark.parametrize("what", ["availability:SystemExit(1)", "backend:Panic('x')"])
 def test_the_others_are_listed_beside_it(odd: Callable[..., None], what: str) -> None:
     odd(what)
@@ -174,8 +158,3 @@ def test_a_healthy_one_and_its_warnings_are_left_alone(odd: Callable[..., None],
         warnings.simplefilter("error")
         with refused(BackendFailure):
             session.run(X)
-
-
-def test_our_own_backends_are_not_wrapped() -> None:
-    assert re.fullmatch(r"trt_workbench\.backends\.ort\.cpu", type(registry.get_backend("ort-cpu"))._load.__module__)
-    assert not hasattr(type(registry.get_backend("ort-cpu"))._load, "__wrapped__")

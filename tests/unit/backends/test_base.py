@@ -40,12 +40,6 @@ def test_missing_input_is_named() -> None:
         check_inputs(SPECS, {"images": GOOD["images"]})
 
 
-@pytest.mark.parametrize(("shape", "index"), [((2, 3), 2), ((2, 3), -3), ((0, 1, 4), 0)])
-def test_an_index_of_the_second_dimension(shape: tuple[int, ...], index: int) -> None:
-    check_index("y", shape, index)
-    np.zeros(shape)[:, index]
-
-
 @pytest.mark.parametrize(("shape", "index"), [((2, 3), 3), ((2, 3), -4), ((2, 0, 4), 0), ((3,), 0), ((), 0)])
 def test_an_index_that_numpy_refuses_is_refused(shape: tuple[int, ...], index: int) -> None:
     with refused(UsageProblem):

@@ -108,12 +108,3 @@ def test_weights_around_a_branch(tmp_path: Path) -> None:
     x = rng.standard_normal((2, 8)).astype(np.float32)
     with get_backend("ort-cpu").load(path) as session:
         np.testing.assert_allclose(session.run({"x": x})["y"], plain(path, x), atol=0.031)
-
-
-def test_a_model_that_needs_nothing_is_loaded_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    write(path, "MatMul(x, w)", 1, zeros=True, codes=np.uint8, quantised=True)
-    before = onnx.load(path)
-    with get_backend("ort-cpu").load(path) as session:
-        assert not {"zero_points", "int8_products", "simulated"} & session.provenance.keys()
-    assert onnx.load(path) == before

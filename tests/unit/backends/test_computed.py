@@ -107,20 +107,6 @@ def test_weights_alone_are_widened(tmp_path: Path) -> None:
     assert (session.simulated, session.record()["precision_ran"]["label"]) == (False, "fp32, int8 weights")
 
 
-def test_kernels_inside_branches_and_loops_count(tmp_path: Path) -> None:
-    text = """g (float[4,4] x, bool flag) => (float[4,4] y) {
-      y = If(flag) <
-        then_branch = t () => (float[4,4] then) {
-          a = QuantizeLinear(x, s, z) b = DequantizeLinear(a, s, z) v = DequantizeLinear(w, s, z)
-          then = MatMul(b, v)
-        },
-        else_branch = e () => (float[4,4] other) { other = Relu(x) }>
-    }"""
-    weights = {"s": np.float32(0.1), "z": np.int8(0), "w": RNG.integers(-9, 9, (4, 4)).astype(np.int8)}
-    path = write_onnx(tmp_path / "m.onnx", text, weights)
-    assert OrtCpuBackend().load(path).record()["precision_ran"]["shares"] == {"int8": 1.0}
-
-
 def test_a_gpu_session_reads_its_own_graph(network: Path) -> None:
     """With the one provider that every machine has."""
     path = network.with_name("int8.onnx")

@@ -5,7 +5,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from tests.texts import refused
-from tests.unit.backends.small_models import linear, reshaped
+from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.ort import bound
 from trt_workbench.backends.ort.partitions import (
@@ -33,23 +33,6 @@ def assignment_of(model: Path, level: str = "ORT_DISABLE_ALL") -> Assignment:
     config.add_session_config_entry(RECORD_ENTRY, "1")
     config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
-
-
-def test_the_assignment_is_read_back_from_onnx_runtime(tmp_path: Path) -> None:
-    assignment = assignment_of(linear(tmp_path / "m.onnx"))
-    assert assignment.counts() == {CPU: 3}
-    assert {node for group in assignment.groups for node in group.nodes} == {
-        ("MatMul", "multiply"),
-        ("Add", "shift"),
-        ("Relu", "rectify"),
-    }
-
-
-def test_nodes_elsewhere_fail_with_their_names(tmp_path: Path) -> None:
-    assignment = assignment_of(linear(tmp_path / "m.onnx"))
-    with refused(CheckFailed) as caught:
-        check_assignment(assignment, (CUDA,), frozenset(), allow_fallback=False, model=tmp_path / "m.onnx")
-    assert caught.value.exit_code == 1
 
 
 def test_a_shape_computation_on_the_cpu_is_no_fallback_and_data_is() -> None:
@@ -88,21 +71,6 @@ def test_a_length_that_grows_by_a_size_is_no_data() -> None:
     for node in graph.node:
         node.name = node.output[0]
     assert {name for _, name in shape_nodes(graph)} == {"shape", "capacity", "longer", "next"}
-
-
-def test_shape_nodes_read_sizes_and_constants_alone(tmp_path: Path) -> None:
-    graph = onnx.load(reshaped(tmp_path / "m.onnx")).graph
-    assert shape_nodes(graph) == {
-        ("Shape", "shape_of_x"),
-        ("Gather", "batch_of_x"),
-        ("Unsqueeze", "as_vector"),
-        ("Concat", "new_shape"),
-    }
-    for node in graph.node:
-        node.name = ""
-    # without names, an operator counts only if each of its nodes computes shapes
-    graph.node.add(op_type="Concat", input=["x"], output=["z"])
-    assert shape_nodes(graph) == {("Shape", ""), ("Gather", ""), ("Unsqueeze", "")}
 
 
 @pytest.mark.parametrize(

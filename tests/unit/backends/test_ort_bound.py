@@ -9,7 +9,6 @@ from tests.texts import refused
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 from tests.unit.backends.small_models import linear
 
-from trt_workbench.backends.ort import slot as ort_slot
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
@@ -32,37 +31,6 @@ def test_bound_runs_equal_plain_runs_for_every_shape(tmp_path: Path, cuda_graph:
             kept[size] = (found, expected)
         for found, expected in kept.values():  # outputs belong to the caller: later runs leave them alone
             np.testing.assert_array_equal(found, expected)
-
-
-def test_more_shapes_than_are_kept(tmp_path: Path) -> None:
-    with bound(linear(tmp_path / "m.onnx")) as session:
-        for size in [*range(1, 21), 1]:
-            assert session.run({"x": batch(size)})["y"].shape == (size, 3)
-
-
-def test_large_outputs_and_small_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
-    monkeypatch.setattr(ort_slot, "_KEPT_BYTES", 200)
-    model = linear(tmp_path / "m.onnx")
-    reference = plain(model)
-    with bound(model) as session:
-        for size in [1, 20, 3, 20, 2, 1]:
-            x = batch(size, size)
-            np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0])
-
-
-def test_large_outputs_are_not_copied_out_of_page_locked_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
-    asked, given = [], PageableHost.array
-    monkeypatch.setattr(PageableHost, "array", lambda *words: asked.append(words[1]) or given(*words))
-    with bound(linear(tmp_path / "m.onnx")) as session:
-        for size in [3, 3, 20, 20]:
-            session.run({"x": batch(size)})
-    assert (3, 3) in asked
-    assert (20, 4) in asked
-    assert (20, 3) not in asked
 
 
 @pytest.mark.parametrize("cuda_graph", [False, True])
@@ -154,16 +122,6 @@ def test_an_index_that_does_not_exist(tmp_path: Path, name: str, index: int, cud
         session.run_at({"x": batch(2)}, "y", 0)
 
 
-def test_one_index_of_an_output_whose_shape_depends_on_the_data(tmp_path: Path) -> None:
-    model = counting(tmp_path / "m.onnx", "NonZero")
-    with bound(model) as session:
-        for values in ([1, 0, 2, 3], [0, 0, 5, 0], [1, 1, 1, 1]):
-            x = np.array(values, np.float32)
-            np.testing.assert_array_equal(session.run_at({"x": x}, "y", -1), [np.flatnonzero(x)[-1]])
-        with refused(UsageProblem):
-            session.run_at({"x": np.zeros(4, np.float32)}, "y", -1)
-
-
 def test_shapes_that_never_come_again_get_no_buffers_for_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,24 +194,6 @@ def test_an_input_that_is_read_on_the_host_is_bound_there(tmp_path: Path) -> Non
             np.testing.assert_array_equal(session.run({"x": x})["y"], np.unique(x))
     with refused(UsageProblem):
         bound(linear(tmp_path / "l.onnx"), device="cuda", cuda_graph=True)
-
-
-def test_a_shape_that_is_declared_wrongly_does_no_harm(tmp_path: Path) -> None:
-    # [a, b] turned into [b, a] has the size of what is declared
-    path = write_onnx(tmp_path / "m.onnx", "g (float[a,b] x) => (float[a,b] y) { t = Transpose(x) y = Neg(t) }")
-    x = np.random.default_rng(0).random((2, 3), np.float32)
-    with bound(path) as session:
-        for _ in range(3):
-            np.testing.assert_array_equal(session.run({"x": x})["y"], -x.T, strict=True)
-
-
-def test_an_output_that_is_an_input_belongs_to_the_caller(tmp_path: Path) -> None:
-    model = write_onnx(tmp_path / "m.onnx", "g (float[n] x) => (float[n] y) { y = Identity(x) }")
-    for device in ("cpu", "cuda"):
-        with bound(model, device=device) as session:
-            kept = [(session.run({"x": np.full(3, value, np.float32)})["y"], value) for value in range(4)]
-        for found, value in kept:
-            np.testing.assert_array_equal(found, np.full(3, value, np.float32))
 
 
 def test_runs_from_several_threads(tmp_path: Path) -> None:

@@ -72,59 +72,6 @@ def test_the_model_describes_itself(model: Path) -> None:
         assert session.provenance["onnxruntime"] == onnxruntime.__version__
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_it_computes_what_the_model_says(model: Path, batch: int) -> None:
-    x = RNG.standard_normal((batch, 8)).astype(np.float32)
-    with OrtCpuBackend().load(model) as session:
-        outputs = session.run({"x": x})
-    assert list(outputs) == ["y", "positive"]
-    np.testing.assert_allclose(outputs["y"], x @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(outputs["positive"], outputs["y"] > 0)
-
-
-def test_a_strided_input_gives_the_same(model: Path) -> None:
-    x = np.asfortranarray(RNG.standard_normal((4, 8)).astype(np.float32))
-    with OrtCpuBackend().load(model) as session:
-        np.testing.assert_array_equal(session.run({"x": x})["y"], session.run({"x": x.copy(order="C")})["y"])
-
-
-def test_outputs_belong_to_the_caller(model: Path) -> None:
-    x = RNG.standard_normal((2, 8)).astype(np.float32)
-    with OrtCpuBackend().load(model) as session:
-        first = session.run({"x": x})["y"]
-        before = first.copy()
-        session.run({"x": x + 1})
-    np.testing.assert_array_equal(first, before)
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        {"x": np.zeros((1, 8))},
-        {"x": np.zeros((1, 7), np.float32)},
-        {"z": np.zeros((1, 8), np.float32)},
-    ],
-)
-def test_inputs_that_do_not_fit_are_refused(model: Path, inputs: dict[str, np.ndarray]) -> None:
-    with OrtCpuBackend().load(model) as session, refused(UsageProblem):
-        session.run(inputs)
-
-
-def test_a_fixed_batch_is_part_of_the_shape(tmp_path: Path) -> None:
-    with OrtCpuBackend().load(save(tmp_path / "fixed.onnx", batch=2)) as session:
-        assert session.inputs[0].shape == (2, 8)
-        with refused(UsageProblem):
-            session.run({"x": np.zeros((3, 8), np.float32)})
-
-
-def test_a_closed_session_says_so(model: Path) -> None:
-    session = OrtCpuBackend().load(model)
-    session.close()
-    session.close()
-    with refused(UsageProblem):
-        session.run({"x": np.zeros((1, 8), np.float32)})
-
-
 @pytest.mark.parametrize(
     ("threads", "concurrency", "each"), [(4, 1, 4), (4, 2, 2), (5, 2, 2), (1, 3, 1), (None, 1, None)]
 )
@@ -202,13 +149,6 @@ def test_what_it_cannot_do_is_refused(model: Path, options: SessionOptions) -> N
         OrtCpuBackend().load(model, options)
 
 
-@pytest.mark.parametrize("level", ["disable", "basic", "extended", "all"])
-def test_extra_options_are_recorded(model: Path, level: str) -> None:
-    extra = {"graph_optimization_level": level, "allow_spinning": True}
-    with OrtCpuBackend().load(model, SessionOptions(extra=extra)) as session:
-        assert session.provenance.items() >= extra.items()
-
-
 class TestModelsItCannotLoad:
     def refused(self, path: Path, reason: str = "") -> None:
         with refused(UsageProblem) as caught:
@@ -221,11 +161,6 @@ class TestModelsItCannotLoad:
 
     def test_absent(self, tmp_path: Path) -> None:
         self.refused(tmp_path / "absent.onnx")
-
-    def test_of_another_kind(self, tmp_path: Path) -> None:
-        path = tmp_path / "model.engine"
-        path.write_bytes(b"ftrt")
-        self.refused(path)
 
     def test_with_an_unknown_operator(self, tmp_path: Path) -> None:
         nodes = "y = Frobnicate(x) positive = Greater(y, zero)"

@@ -64,21 +64,6 @@ def test_nodes_outside_the_provider_fail_the_load(tmp_path: Path) -> None:
         assert len(session.provenance["fallback_nodes"]) == sum(session.provenance["nodes_by_provider"].values()) > 0
 
 
-def test_a_loaded_session_records_who_runs_what(tmp_path: Path) -> None:
-    model = linear(tmp_path / "m.onnx")
-    x = np.ones((2, 4), np.float32)
-    with (
-        load_gpu_session(cpu_plan(model, CPU), SessionOptions(threads=1)) as session,
-        OrtCpuBackend().load(model) as plain,
-    ):
-        np.testing.assert_array_equal(session.run({"x": x})["y"], plain.run({"x": x})["y"])
-        assert session.provenance["nodes_by_provider"].keys() == {CPU}
-        assert session.provenance["fallback_nodes"] == []
-        assert session.provenance["providers"] == [CPU]
-        assert session.provenance["precision"] == "as exported"
-        assert session.provenance["host_memory"] == "pageable"
-
-
 def test_options_reach_the_provider_by_its_own_names(tmp_path: Path) -> None:
     model = linear(tmp_path / "m.onnx")
     given = {"gpu_mem_limit": "1073741824", "prefer_nhwc": True, "device_id": 1, "cuda_graph": True}

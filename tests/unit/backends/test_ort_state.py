@@ -82,31 +82,6 @@ def test_state_equals_feeding_by_hand_until_it_is_reset(model: Path, device: str
         assert session.memory_bytes() == {"device_state": 0, "host_state": 0} | {kind: 2 * (6 + 1) * 4}
 
 
-def test_state_goes_on_where_one_index_of_an_output_is_fetched(model: Path) -> None:
-    with bound(model, state=STATE) as session:
-        for turn, (x, expected) in enumerate(zip(steps(), by_hand(model, steps()), strict=True)):
-            if turn % 3 == 2:
-                np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
-            else:
-                np.testing.assert_array_equal(session.run_at({"x": x}, "y", -1), expected[:, -1])
-
-
-def test_an_index_that_does_not_exist_keeps_the_state(model: Path) -> None:
-    with bound(model, state=STATE) as session:
-        for x, expected in zip(steps(), by_hand(model, steps()), strict=True):
-            with refused(UsageProblem):
-                session.run_at({"x": x}, "y", 9)
-            np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
-
-
-def test_two_sessions_keep_their_own(model: Path) -> None:
-    inputs = steps(1), steps(2)
-    with bound(model, state=STATE) as one, bound(model, state=STATE) as other:
-        for first, second, *expected in zip(*inputs, *(by_hand(model, part) for part in inputs), strict=True):
-            np.testing.assert_array_equal(one.run({"x": first})["y"], expected[0])
-            np.testing.assert_array_equal(other.run({"x": second})["y"], expected[1])
-
-
 def test_a_run_that_fails_keeps_the_state(model: Path) -> None:
     inner = FailingSession(model)
     with bound(model, session=inner, state=STATE) as session:

@@ -112,16 +112,6 @@ def test_a_plug_in_that_is_no_library_is_what_onnx_runtime_says(built: Callable[
     assert "file too short" in found.reason
 
 
-def test_the_plug_in_gets_the_options_and_no_cuda_provider_beside_it(model: Path) -> None:
-    made = plan(model, versions=BY_PLUGIN, device_id=1, trt_dla_gpu_fallback_enable=True)
-    assert [name for name, _ in made.providers] == [TENSORRT_PLUGIN, CPU]
-    assert made.accepted == (TENSORRT_PLUGIN,)
-    assert made.plugin
-    assert (made.plugin.card, Path(made.plugin.library).name) == (1, "ep-tensorrt-1.31.1-11.so")
-    assert made.providers[0][1]["trt_dla_gpu_fallback_enable"] == "True"
-    assert plan(model, versions=V11).plugin is None
-
-
 @pytest.mark.parametrize(("versions", "whose"), [(V10, "ONNX Runtime's own"), (BY_PLUGIN, "plug-in")])
 def test_a_run_records_whose_provider_serves(
     model: Path, versions: dict[str, str], whose: str, monkeypatch: pytest.MonkeyPatch
@@ -239,12 +229,6 @@ def test_without_a_range_of_each_dynamic_input_the_provider_looks_for_itself(
 ) -> None:
     asked = SessionOptions(shapes=Profile.model_validate(shapes), extra=extra)
     assert profiles(OrtTrtBackend().request(model, asked, V10)) == {}
-
-
-def test_a_chosen_cache_folder_is_kept(model: Path) -> None:
-    options = plan(model, trt_engine_cache_path="/a", trt_timing_cache_enable=False).providers[0][1]
-    assert options["trt_engine_cache_path"] == "/a"
-    assert "trt_timing_cache_path" not in options
 
 
 @pytest.mark.parametrize(

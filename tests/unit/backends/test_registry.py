@@ -25,16 +25,6 @@ def only(monkeypatch: pytest.MonkeyPatch, *serving: str) -> None:
     monkeypatch.setattr(registry, "_asked", answer)
 
 
-def test_every_backend_is_usable_or_says_why_not() -> None:
-    found = registry.availabilities()
-    assert tuple(found) == registry.backend_names() == NAMES
-    assert found["ort-cpu"].ok
-    for name, state in found.items():
-        if not state.ok:
-            assert state.reason, name
-            assert state.fix or "`" in state.reason, f"{name} names no fix"
-
-
 @pytest.mark.parametrize(
     ("name", "served", "unknown"),
     [("ort-cpu", "fp32", "fp16"), ("ort-cuda", "fp16", "bf16"), ("ort-trt", "bf16", "fp8"), ("torch", "bf16", "int8")],
@@ -46,11 +36,6 @@ def test_a_precision_is_refused_without_a_model(name: str, served: str, unknown:
     backend.check_precision(served)
     with refused(UsageProblem):
         backend.check_precision(unknown)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_backend_has_the_name_it_is_asked_by(name: str) -> None:
-    assert registry.get_backend(name).name == name
 
 
 MODULE = """
@@ -109,13 +94,6 @@ def test_which_backends_run_plans() -> None:
         registry.get_backend("auto")
 
 
-def test_unknown_backend_names_near_matches() -> None:
-    with refused(UsageProblem):
-        registry.get_backend("ort_cpu")
-    with refused(UsageProblem):
-        registry.require_backend("zzz")
-
-
 def test_a_backend_that_cannot_serve_is_an_error_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch)
     with refused(ComponentMissing):
@@ -149,17 +127,6 @@ def test_auto_says_first_which_environment_is_made_for_the_gpu(
     said: list[str] = []
     assert registry.require_backend("auto", ".onnx", said.append).name == "ort-cuda"
     held(*said)
-
-
-def test_auto_candidates_load_the_kind_they_stand_for() -> None:
-    for suffix, names in registry._AUTO.items():
-        for name in names:
-            assert suffix in registry.get_backend(name).file_kinds
-
-
-def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with refused(UsageProblem):
-        registry.require_backend("ort-cpu").load(tmp_path / "model.pt")
 
 
 def test_a_runtime_is_imported_only_when_its_backend_is_asked() -> None:

@@ -73,15 +73,6 @@ def test_each_format_runs_under_its_own_name(
     assert 0 < difference < error
 
 
-def test_a_simulation_is_made_once(make: Make) -> None:
-    path = make("nvfp4").path
-    first, second = (OrtCpuBackend().request(path, SessionOptions()) for _ in range(2))
-    assert first.model.path == second.model.path != path
-    made = first.model.path.stat().st_mtime_ns
-    run(OrtCpuBackend().load(path))
-    assert first.model.path.stat().st_mtime_ns == made
-
-
 @pytest.mark.parametrize("to", ["fp8", "mxfp8", "nvfp4"])
 def test_who_lacks_a_format_says_where_it_runs(make: Make, to: Any) -> None:
     path, options = make(to).path, SessionOptions()
@@ -128,13 +119,6 @@ def test_fp16_leaves_its_range_as_in_pytorch(tmp_path: Path) -> None:
             assert np.isinf(session.run({"x": x})["y"]).all()
     with load_reference(path) as session:
         assert np.isfinite(session.run({"x": x})["y"]).all()
-
-
-def test_weights_that_are_only_stored_in_fp16_are_no_fp16(tmp_path: Path) -> None:
-    text = "g (float[4,64] x) => (float[4,8] y) { w = Cast<to = 1>(h) y = MatMul(x, w) }"
-    path = write_onnx(tmp_path / "m.onnx", text, {"h": np.ones((64, 8), np.float16)})
-    session = OrtCpuBackend().load(path)
-    assert (session.simulated, session.record()["precision_ran"]["label"]) == (False, "fp32, fp16 weights")
 
 
 def test_functions_branches_and_loops_in_fp16_are_found(tmp_path: Path) -> None:

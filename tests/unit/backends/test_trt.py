@@ -157,21 +157,6 @@ def test_a_closed_session_says_so(model: Path, images: list[Any]) -> None:
         session.run_images(images[:1], TRANSFORM)
 
 
-def test_views_are_the_cores_to_copy(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = np.random.default_rng(3).random((2, 8, 8, 3), np.float32)
-    given: list[np.ndarray] = []
-    real = native.native().Runner.run
-    monkeypatch.setattr(
-        native.native().Runner,
-        "run",
-        lambda self, inputs, **how: given.extend(inputs.values()) or real(self, inputs, **how),
-    )
-    with TrtBackend().load(model, SessionOptions(extra={"max_batch": 2})) as session:
-        means = session.run({"images": pictures.transpose(0, 3, 1, 2)})["means"]
-    np.testing.assert_allclose(means, pictures.mean((1, 2)), rtol=1e-5)
-    assert np.shares_memory(given[-1], pictures)
-
-
 def test_one_index_of_an_output(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     asked: list[dict[str, Any]] = []

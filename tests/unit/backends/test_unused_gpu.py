@@ -52,12 +52,6 @@ def test_a_gpu_that_cuda_13_does_not_serve(gpus: Fixture) -> None:
     held(str(unused_gpu(*REASON)))
 
 
-def test_elsewhere_the_backends_own_reason_is_given(gpus: Fixture, started_by: Fixture) -> None:
-    gpus("9.0")
-    held(str(unused_gpu(*REASON)))
-    started_by("pixi", "h200", "eval-coco")
-
-
 @pytest.mark.parametrize(
     ("gpu", "environment", "other"),
     [
@@ -77,8 +71,3 @@ def test_a_card_with_an_environment_of_its_own(
     text = other_environment()
     assert (text is None) == (other is None)
     assert other is None or str(text).endswith(f" is {other}: `pixi run -e {other} eval-coco --limit 5`.")
-
-
-def test_without_a_manager_of_environments_there_is_no_other(gpus: Fixture) -> None:
-    gpus("9.0")
-    assert other_environment() is None
