@@ -1,6 +1,7 @@
 """What a snapshot of a text leaves out, and what it keeps."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,3 +60,11 @@ def test_cases_that_say_the_same_share_a_snapshot(
 
     assert [name("test_a[x]"), name("test_a[y]"), name("test_b[x]")] == ["test_a[x]", other, "test_b[x]"]
     assert name("test_a[x]", 1) == ("test_a[x].1" if updating else "test_a.1")
+
+
+@pytest.mark.parametrize("file", sorted(texts.FOLDER.glob("*.ambr")), ids=lambda file: file.stem)
+def test_a_snapshot_is_of_a_test_that_is_there(file: Path) -> None:
+    module = texts.ROOT.joinpath("tests", *file.stem.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    tests = set(re.findall(r"^# name: (?:\w+\.)?(test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE))
+    assert tests
+    assert not tests - set(re.findall(r"def (test_\w+)", module))
