@@ -151,8 +151,8 @@ RUN_BY = {
         "eval-llm DIR --text FILE --backends openai:fp16 --modes generate --batch 4 "
         "--option openai:url=http://localhost:8000"
     ],
-    "plugins/serving/test_export.py::test_an_ensemble_names_what_flows_between_its_steps": [
-        "export-triton detector.onnx -o models --ensemble --max-batch 8"
+    "plugins/serving/test_export.py::test_a_model_for_the_python_backend_has_its_step": [
+        "export-triton detector.onnx -o models --python --max-batch 8"
     ],
     "cli/test_sensitivity.py::test_a_search_writes_model_evidence_and_page": [
         "quantize model.onnx --to int8 --calibration samples.npz --score top1 --keep-score 0.01",

@@ -42,9 +42,8 @@ def read(model: Path) -> dict[str, Any]:
 
 
 def test_a_plan_is_served_as_its_manifest_says(tmp_path: Path) -> None:
-    found = exported(tmp_path, plan(tmp_path / "det.plan"), "--server-tensorrt", "10.16.1", "--cuda-graphs")
+    found = exported(tmp_path, plan(tmp_path / "det.plan"), "--server-tensorrt", "10.16.1")
     image = {"data_type": "TYPE_FP32", "dims": ["3", "640", "320"], "random_data": True}
-    shape = {"images": {"dim": ["3", "640", "320"]}}
     assert found.pop("parameters").keys() == {
         "trtw.version", "trtw.model_sha256", "trtw.tensorrt_version", "trtw.engine_sha256.9.0",
     }  # fmt: skip
@@ -61,30 +60,15 @@ def test_a_plan_is_served_as_its_manifest_says(tmp_path: Path) -> None:
             {"name": "batch of 1", "batch_size": 1, "inputs": {"images": image}},
             {"name": "batch of 12", "batch_size": 12, "inputs": {"images": image}},
         ],
-        "optimization": {
-            "cuda": {"graphs": True, "graph_spec": [{"batch_size": n, "input": shape} for n in (1, 2, 4, 8, 12)]}
-        },
     }
     assert (tmp_path / "repository" / "det" / "1" / "model.plan").read_bytes() == b"plan for 9.0"
 
 
 def test_settings_of_batches_and_instances(tmp_path: Path) -> None:
-    words = (
-        "--max-batch",
-        8,
-        "--preferred",
-        "8,4",
-        "--delay-us",
-        2000,
-        "--instances",
-        3,
-        "--version",
-        7,
-        "--no-warmup",
-    )
+    words = ("--max-batch", 8, "--delay-us", 2000, "--instances", 3, "--version", 7, "--no-warmup")
     found = exported(tmp_path, plan(tmp_path / "p.plan"), "--name", "mine", *words)
     assert (found["name"], found["max_batch_size"], "model_warmup" in found) == ("mine", 8, False)
-    batching = {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": "2000"}
+    batching = {"max_queue_delay_microseconds": "2000"}
     assert (found["dynamic_batching"], found["instance_group"][0]["count"]) == (batching, 3)
     assert (tmp_path / "repository" / "mine" / "7" / "model.plan").is_file()
     assert "dynamic_batching" not in exported(tmp_path, tmp_path / "p.plan", "--no-batching")
@@ -138,22 +122,22 @@ def test_the_client_asks_a_server(tmp_path: Path) -> None:
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "y (1, 3)\n"
 
 
-def test_an_ensemble_names_what_flows_between_its_steps(tmp_path: Path) -> None:
-    words = ("--ensemble", "--python", "--max-batch", 4, "--name", "d")
-    document = json_of("export-triton", DETECTOR, *words, "-o", tmp_path / "repository")
-    assert [one["name"] for one in document["models"]] == ["d", "d_letterbox", "d_boxes", "d_detector"]
-    steps = read(tmp_path / "repository" / "d_detector")["ensemble_scheduling"]["step"]
-    made = {name for step in steps for name in step["output_map"].values()}
-    used = {name for step in steps for name in step["input_map"].values()}
-    assert used - made == {"IMAGE"}
-    assert {"BOXES", "SCORES", "LABELS", "COUNT"} <= made
-    compile(Path(document["client"]).read_text(), "client", "exec")
-    assert "'circle'" in Path(document["client"]).read_text()
+def test_a_model_for_the_python_backend_has_its_step(tmp_path: Path) -> None:
+    found = exported(tmp_path, DETECTOR, "--python", "--max-batch", 8, "--name", "d")
+    assert (found["backend"], found["instance_group"], found["max_batch_size"]) == (
+        "python", [{"count": 1, "kind": "KIND_CPU"}], 8,
+    )  # fmt: skip
+    folder = tmp_path / "repository" / "d" / "1"
+    assert (folder / "model.onnx").read_bytes() == DETECTOR.read_bytes()
+    compile((folder / "model.py").read_text(), "model.py", "exec")
+    step = make_step({key: one["string_value"] for key, one in found["parameters"].items()}, str(folder))
+    images = [np.zeros((rows, 3, 320, 320), np.float32) for rows in (1, 2)]
+    assert [one["output0"].shape[0] for one in step([{"images": each} for each in images])] == [1, 2]
 
 
 def test_a_step_of_another_version_refuses_to_run(tmp_path: Path) -> None:
     with refused(ComponentMissing):
-        make_step({"trtw.version": "9.9", "trtw.step": "boxes"}, str(tmp_path))
+        make_step({"trtw.version": "9.9", "trtw.model_sha256": "0"}, str(tmp_path))
 
 
 def test_it_replaces_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:
@@ -208,18 +192,13 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
         said(good, plan(tmp_path / "again.plan")),
         said(good, plan(tmp_path / "other.plan", "12.0", tensorrt_version="10.13.3")),
         said(good, "--max-batch", 13),
-        said(good, "--preferred", "4,x"),
-        said(good, "--preferred", "16"),
-        said(good, "--preferred", "4", "--no-batching"),
         said(good, "--python"),
         said(good, "--name", "a/b"),
-        said(DETECTOR, "--cuda-graphs"),
         said(DETECTOR, good),
         said(
             plan(tmp_path / "fixed.plan", inputs=(Tensor(name="x", dtype="float32", shape=(1, 3)),)), "--max-batch", 2
         ),
         said(plan(tmp_path / "int4.plan", inputs=(Tensor(name="x", dtype="int4", shape=(-1, 3)),))),
-        said(write_onnx(tmp_path / "no.onnx", "g (float[n,4] x) => (float[n,4] y) { y = Relu(x) }"), "--ensemble"),
     )
     assert not (tmp_path / "repository").exists()
     assert "--allow-unverified" in stderr_of(
@@ -235,25 +214,18 @@ def test_batches_are_those_that_every_input_of_a_profile_takes(tmp_path: Path) -
         f"{PROFILE},sizes:1x2/4x2/8x2",
         PROFILE.replace("1x3", "2x3").replace("12x", "6x") + ",sizes:2x2/4x2/20x2",
     )
-    found = exported(tmp_path, plan(tmp_path / "p.plan", inputs=(*INPUTS, sizes), profiles=profiles), "--cuda-graphs")
+    found = exported(tmp_path, plan(tmp_path / "p.plan", inputs=(*INPUTS, sizes), profiles=profiles))
     assert found["max_batch_size"] == 8
-    specs = found["optimization"]["cuda"]["graph_spec"]
-    assert [one["batch_size"] for one in specs] == [1, 2, 4, 8, 6]
-    assert all(one["input"].keys() == {"images", "sizes"} for one in specs)  # the server wants all or none
 
 
-def test_every_profile_is_captured_and_warmed_up_at_its_own_shapes(tmp_path: Path) -> None:
+def test_every_profile_is_warmed_up_at_its_own_shapes(tmp_path: Path) -> None:
     profiles = ("images:1x3x320x320/2x3x320x320/4x3x320x320", "images:8x3x640x320/8x3x640x320/16x3x640x320")
-    words = (plan(tmp_path / "p.plan", profiles=profiles), "--cuda-graphs")
-    found = exported(tmp_path, *words)
-    specs = [
-        (one["batch_size"], one["input"]["images"]["dim"][1]) for one in found["optimization"]["cuda"]["graph_spec"]
-    ]
-    assert specs == [(1, "320"), (2, "320"), (4, "320"), (8, "640"), (16, "640")]
+    path = plan(tmp_path / "p.plan", profiles=profiles)
+    found = exported(tmp_path, path)
     warm = [(one["batch_size"], one["inputs"]["images"]["dims"][1]) for one in found["model_warmup"]]
     assert warm == [(1, "320"), (16, "640")]
     assert found["instance_group"][0]["profile"] == ["0", "1"]
-    held(" ".join(json_of("export-triton", *words, "-o", tmp_path / "repository")["notes"][1:]))
+    held(" ".join(json_of("export-triton", path, "-o", tmp_path / "repository")["notes"][1:]))
 
 
 @pytest.mark.parametrize(
@@ -274,13 +246,6 @@ def test_a_plan_that_takes_no_single_rows_is_warmed_up_by_what_it_takes(tmp_path
     found = exported(tmp_path, path)
     assert [one["batch_size"] for one in found["model_warmup"]] == [4, 8]
     held(" ".join(json_of("export-triton", path, "-o", tmp_path / "repository")["notes"][1:]))
-
-
-def test_shapes_that_are_fixed_but_for_the_batch_are_captured_without_naming_them(tmp_path: Path) -> None:
-    fixed = (Tensor(name="images", dtype="float32", shape=(-1, 3, 320, 320)),)
-    path = plan(tmp_path / "p.plan", inputs=fixed, profiles=("images:1x3x320x320/4x3x320x320/4x3x320x320",))
-    specs = exported(tmp_path, path, "--cuda-graphs")["optimization"]["cuda"]["graph_spec"]
-    assert specs == [{"batch_size": 1}, {"batch_size": 2}, {"batch_size": 4}]
 
 
 COLLECTED = """g (float[N, 3] x) => (float[K, 4] boxes)

@@ -1,12 +1,8 @@
 """Triton's own server runs what export-triton writes, and finds what the model's file finds; faults are refused."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +11,12 @@ from tests.plugins.serving.plans import PROFILE, plan
 from tests.tritonserver import Running, needs_tritonserver, tritonserver
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.core.workspace import models_dir
 from trt_workbench.vision.scenes import dataset as embedded
 from trt_workbench_serving.backends.v2 import V2Backend
-from trt_workbench_serving.steps import BoxesStep, LetterboxStep
 
-triton = pytest.importorskip("tritonclient.http")
+pytest.importorskip("tritonclient.http")
 pytestmark = needs_tritonserver
 
 DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
@@ -40,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def repository(folder: Path) -> Path:
-    words = ("--python", "--ensemble", "--max-batch", 8, "--conf", 0.001, "--delay-us", 5000, "--name", "shapes")
+    words = ("--python", "--max-batch", 8, "--delay-us", 5000, "--name", "shapes")
     stdout_of("export-triton", DETECTOR, "-o", folder / "repository", *words)
     return folder / "repository"
 
@@ -73,59 +67,6 @@ def test_the_served_detector_has_the_boxes_of_its_file(
     assert record["platform"] == "" or "python" in record["platform"]
 
 
-def test_an_ensemble_has_the_boxes_of_the_file_in_batches_of_any_size(server: Running) -> None:
-    """Letterbox and boxes run in the server's Python, with other versions of NumPy and OpenCV than here."""
-    paths = sorted(embedded.embedded_dataset().images.iterdir())
-    config = json.loads(_config(server, "shapes_letterbox")["parameters"]["trtw.document"]["string_value"])
-    session, letterbox, boxes = OrtCpuBackend().load(DETECTOR), LetterboxStep(config), BoxesStep(config)
-    client = triton.InferenceServerClient(server.http.removeprefix("http://"))
-    done, size = 0, 0
-    while done < len(paths):
-        size = size % 6 + 1
-        encoded = np.array([[path.read_bytes()] for path in paths[done : done + size]], np.object_)
-        tensor = triton.InferInput("IMAGE", encoded.shape, "BYTES")
-        tensor.set_data_from_numpy(encoded)
-        answer = client.infer("shapes_detector", [tensor])
-        prepared = letterbox([{"IMAGE": encoded}])[0]
-        outputs = session.run({"images": prepared["images"]})
-        (own,) = boxes([{**outputs, "SIZE": prepared["SIZE"]}])
-        for name, array in own.items():
-            assert answer.as_numpy(name).tobytes() == array.tobytes(), (name, done)
-        done += size
-    client.close()
-
-
-def _config(server: Running, name: str) -> Any:
-    with triton.InferenceServerClient(server.http.removeprefix("http://")) as client:
-        return client.get_model_config(name)
-
-
-def test_the_client_prints_what_eval_coco_finds(server: Running, repository: Path, expected: Path) -> None:
-    path = sorted(embedded.embedded_dataset().images.iterdir())[0]
-    words = [sys.executable, str(repository / "client_shapes.py"), server.http.removeprefix("http://"), str(path)]
-    lines = subprocess.check_output(words, text=True).splitlines()
-    annotations = json.loads(embedded.embedded_dataset().annotations.read_text())
-    (image,) = (one["id"] for one in annotations["images"] if one["file_name"] == path.name)
-    known = [one for one in json.loads(expected.read_text()) if one["image_id"] == image]
-    assert len(lines) == len(known) > 1
-    scores = [float(line.split()[2]) for line in lines]
-    assert scores == sorted(scores, reverse=True)
-    assert scores == pytest.approx(sorted((one["score"] for one in known), reverse=True), abs=1e-6)
-
-
-def test_an_image_that_is_none_is_refused_and_its_neighbours_are_answered(server: Running) -> None:
-    path = sorted(embedded.embedded_dataset().images.iterdir())[0]
-    with triton.InferenceServerClient(server.http.removeprefix("http://"), concurrency=2) as client:
-        asked = []
-        for data in (path.read_bytes(), b"no image"):
-            tensor = triton.InferInput("IMAGE", (1, 1), "BYTES")
-            tensor.set_data_from_numpy(np.array([[data]], np.object_))
-            asked.append(client.async_infer("shapes_detector", [tensor]))
-        assert asked[0].get_result().as_numpy("COUNT")[0, 0] > 0
-        with pytest.raises(Exception, match="not an image"):
-            asked[1].get_result()
-
-
 def test_it_is_verified_as_served(server: Running) -> None:
     words = ("--backend", "v2", "--url", server.http, "--option", "model=shapes", "--dim", "batch=1:2:3")
     found = json_of("verify", DETECTOR, *words)
@@ -152,14 +93,13 @@ WRONG: dict[str, _Wrong] = {
     "no file": ("shapes", lambda model: (model / "1" / "model.onnx").unlink(), ComponentMissing, "does not exist"),
     "backend": ("shapes", _edited('backend: "python"', 'backend: "tensorrt"'), ComponentMissing, "tensorrt"),
     "version": ("shapes", _edited('string_value: "[0-9.]+"\n', 'string_value: "9.9"\n'), ComponentMissing, "9.9"),
-    "tensor": ("shapes_detector", _edited('value: "prepared"', 'value: "other"'), ComponentMissing, "is not ready"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_configuration_is_refused_with_its_reason(wrong: str, tmp_path: Path) -> None:
     name, change, kind, says = WRONG[wrong]
-    words = ("--python", "--ensemble", "--max-batch", 8, "--name", "shapes", "--no-warmup")
+    words = ("--python", "--max-batch", 8, "--name", "shapes", "--no-warmup")
     stdout_of("export-triton", DETECTOR, "-o", tmp_path / "repository", *words)
     change(tmp_path / "repository" / name)
     with tritonserver(tmp_path / "repository", tmp_path) as running, pytest.raises(kind, match=says):
@@ -188,10 +128,10 @@ def test_the_server_takes_the_configuration_of_plans_up_to_its_missing_backend(f
     plans = [
         plan(folder / f"{name}.plan", cc, profiles=profiles) for name, cc in zip(names, ("9.0", "12.0"), strict=True)
     ]
-    words = ("--cuda-graphs", "--preferred", "4,8", "--instances", 2, "-o", folder / "plans")
+    words = ("--instances", 2, "-o", folder / "plans")
     stdout_of("export-triton", *plans, *words, "--name", "right")
     stdout_of("export-triton", *plans, *words, "--name", "wrong")
-    _edited("preferred_batch_size: 8", "preferred_batch_size: 99")(folder / "plans" / "wrong")
+    _edited("max_queue_delay_microseconds: 100", "preferred_batch_size: 99")(folder / "plans" / "wrong")
     with tritonserver(folder / "plans", tmp_path) as server:
         said = server.log.read_text()
     assert "failed to load 'right' version 1: Invalid argument: unable to find backend library for backend 't" in said

@@ -10,7 +10,6 @@ from .cli import show as show
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
 from .dataset_check import check_annotations as check_annotations
-from .decode import decode_image as decode_image
 from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
 from .document import CocoMetrics as CocoMetrics
@@ -38,8 +37,6 @@ from .gallery import kept_picture as kept_picture
 from .gallery import save_picture as save_picture
 from .gallery import side_by_side as side_by_side
 from .letterbox import Geometry as Geometry
-from .letterbox import find_geometry as find_geometry
-from .letterbox import preprocess as preprocess
 from .loaded import FoundObjects as FoundObjects
 from .loaded import LoadedModel as LoadedModel
 from .matches import Verdicts as Verdicts

@@ -123,11 +123,6 @@ def read_image(path: Path, exif: Exif = "ignore") -> NDArray[np.uint8]:
     return _decoded(_content(path), path, exif).pixels
 
 
-def decode_image(data: bytes, exif: Exif = "ignore") -> NDArray[np.uint8]:
-    """Return the pixels of an image file's content, as `read_image` does. Raises UsageProblem as `read_image`."""
-    return _decoded(data, "an image of the request", exif).pixels
-
-
 def image_size(path: Path, exif: Exif = "ignore") -> tuple[int, int]:
     """Return the width and height of an image as `read_image` gives it, from the header of its file where that says it.
 

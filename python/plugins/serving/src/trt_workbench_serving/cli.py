@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trt_workbench.backends.preparation import Preparation
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
@@ -14,7 +13,6 @@ from trt_workbench.console.common import (
     print_table,
     say_if_allowed,
 )
-from trt_workbench.core.counts import counted
 from trt_workbench.report.tables import Table
 from trt_workbench_serving.settings import TritonSettings
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 def export_triton(
     settings: TritonSettings,
     *,
-    preparation: Preparation,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
@@ -38,7 +35,7 @@ def export_triton(
     from trt_workbench_serving.run import export_triton as export
 
     say_if_allowed(allow_unverified=settings.allow_unverified)
-    made = export(settings, preparation)
+    made = export(settings)
     if as_json:
         print_json(made.document())
     else:
@@ -46,17 +43,12 @@ def export_triton(
 
 
 def _show(made: ExportedRepository) -> None:
-    rows = (
-        (
-            name,
-            config.get("backend") or config["platform"],
-            config["max_batch_size"],
-            *(", ".join(one["name"] for one in config[side]) for side in ("input", "output")),
-        )
-        for name, config in made.models.items()
+    row = (
+        *(made.config[name] for name in ("name", "backend", "max_batch_size")),
+        *(", ".join(one["name"] for one in made.config[side]) for side in ("input", "output")),
     )
-    print_table(Table(("model", "executed by", "most rows", "inputs", "outputs"), rows))
+    print_table(Table(("model", "executed by", "most rows", "inputs", "outputs"), [row]))
     for note in made.notes:
         print_line(note)
-    print_line(f"{counted(len(made.models), 'model')}, and an example of a client: {made.client}")
+    print_line(f"Example of a client: {made.client}")
     print_line(f"Start it: tritonserver --model-repository={made.repository.resolve()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
-from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
@@ -27,14 +26,17 @@ from trt_workbench.core.files import (
     write_text,
 )
 from trt_workbench.core.hashing import has_hash, hash_file
-from trt_workbench_serving.client import client_of_images, client_of_tensors
-from trt_workbench_serving.config import Config, make_ensemble, model_config, require_format, text_of
+from trt_workbench_serving.client import client_of_tensors
+from trt_workbench_serving.config import Config, model_config, require_format, text_of
 from trt_workbench_serving.settings import TritonSettings
 from trt_workbench_serving.sources import TritonSource, read_source
 
 CONFIG, RECORD = "config.pbtxt", "export-triton.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-Note = Callable[[str], None]
+_STEP_NOTES = (
+    f"The server's Python needs trt-workbench-serving {__version__}. Servers that do not support NumPy 2, such as "
+    "2.51, return empty tensors with it: install NumPy 1.26 there.",
+)
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,13 @@ class ExportedRepository:
 
     Attributes:
         repository: the folder.
-        models: configuration by the folder's name, the model itself first.
+        config: of the model.
         client: an example that asks for it.
         notes: what the server needs, in sentences.
     """
 
     repository: Path
-    models: dict[str, Config]
+    config: Config
     client: Path
     notes: tuple[str, ...]
 
@@ -58,16 +60,16 @@ class ExportedRepository:
         return {
             "schema_version": 1,
             "repository": str(self.repository),
-            "models": list(self.models.values()),
+            "models": [self.config],
             "client": str(self.client),
             "notes": list(self.notes),
         }
 
 
-def export_triton(settings: TritonSettings, preparation: Preparation) -> ExportedRepository:
-    """Write a model, and the ensemble around it, into a repository.
+def export_triton(settings: TritonSettings) -> ExportedRepository:
+    """Write a model into a repository.
 
-    Each model's folder is written whole or not at all. One that is there is replaced if this command wrote it and
+    Its folder is written whole or not at all. One that is there is replaced if this command wrote it and
     nobody has changed its configuration.
 
     Raises:
@@ -83,27 +85,18 @@ def export_triton(settings: TritonSettings, preparation: Preparation) -> Exporte
         raise UsageProblem(
             f"A model's name on a server has letters, digits, '.', '_' and '-', not {name!r}; see --name."
         )
-    models = {name: model_config(name, source, settings)}
+    config = model_config(name, source, settings)
     client = settings.repository / f"client_{re.sub('[^A-Za-z0-9]', '_', name)}.py"
-    if settings.ensemble:
-        parts = make_ensemble(name, source, preparation, settings)
-        models |= {str(one["name"]): one for one in (parts.letterbox, parts.boxes, parts.whole)}
-        program = client_of_images(parts.whole, parts.names, client.name)
-    else:
-        program = client_of_tensors(name, source, client.name)
+    program = client_of_tensors(name, source, client.name)
     compile(program, str(client), "exec")
-    texts = {folder: text_of(config) for folder, config in models.items()}
-    for folder in models:
-        _refuse_foreign(settings.repository / folder)
+    text = text_of(config)
+    _refuse_foreign(settings.repository / name)
     refuse_foreign(client, is_signed)
     settings.repository.mkdir(parents=True, exist_ok=True)
-    for folder, text in texts.items():
-        files = dict(source.files) if folder == name else {}
-        _write(settings, folder, text, files, is_step=models[folder].get("backend") == "python")
+    _write(settings, name, text, dict(source.files))
     write_text(client, signed(program), over=is_signed)
-    return ExportedRepository(
-        settings.repository, models, client, (*source.notes, *_shape_notes(source, settings), *_step_notes(models))
-    )
+    notes = (*source.notes, *_shape_notes(source, settings), *(_STEP_NOTES if settings.python else ()))
+    return ExportedRepository(settings.repository, config, client, notes)
 
 
 def _shape_notes(source: TritonSource, settings: TritonSettings) -> Iterator[str]:
@@ -116,16 +109,7 @@ def _shape_notes(source: TritonSource, settings: TritonSettings) -> Iterator[str
         yield f"No profile takes batches of {span}: the server refuses requests that make such a batch."
 
 
-def _step_notes(models: dict[str, Config]) -> tuple[str, ...]:
-    if all(config.get("backend") != "python" for config in models.values()):
-        return ()
-    return (
-        f"The server's Python needs trt-workbench-serving {__version__}. Servers that do not support NumPy 2, such as "
-        "2.51, return empty tensors with it: install NumPy 1.26 there.",
-    )
-
-
-def _write(settings: TritonSettings, folder: str, text: str, files: dict[str, Path], *, is_step: bool) -> None:
+def _write(settings: TritonSettings, folder: str, text: str, files: dict[str, Path]) -> None:
     """Write a model's folder beside its place, and put it there when it is whole."""
     place = settings.repository / folder
     with scratch_folder(".export-triton-", settings.repository) as scratch:
@@ -135,7 +119,7 @@ def _write(settings: TritonSettings, folder: str, text: str, files: dict[str, Pa
         for name, path in files.items():
             (version / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, version / name)
-        if is_step:
+        if settings.python:
             write_text(
                 version / "model.py", (resources.files(__package__) / "model.py.txt").read_text(encoding="utf-8")
             )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.core.settings import MORE, AllowUnverified, Setting, sizes
+from trt_workbench.core.settings import MORE, AllowUnverified, Setting
 
-_BATCHES, _BOXES = "Batches", "Ensemble"
+_BATCHES = "Batches"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class TritonSettings:
     server_tensorrt: Annotated[
         str | None, Setting("TensorRT of the server: its version, or the folder of its libnvinfer.so.")
     ] = None
-    ensemble: Annotated[bool, Setting("Also write an ensemble: encoded images to boxes.")] = False
     max_batch: Annotated[
         int | None, Setting("Most rows of a batch; by default what the plan takes, 16 for a model.", _BATCHES, min=1)
     ] = None
@@ -33,19 +32,9 @@ class TritonSettings:
     delay_us: Annotated[
         int, Setting("Longest time that a request waits for others, microseconds.", _BATCHES, min=0)
     ] = 100
-    preferred: Annotated[
-        tuple[int, ...],
-        Setting("Sizes of batches that are run at once, such as 4,8.", _BATCHES, kind=str, read=sizes),
-    ] = ()
     instances: Annotated[int, Setting("Instances of the model on each GPU.", min=1)] = 1
-    cuda_graphs: Annotated[bool, Setting("Capture CUDA graphs: 1, powers of two, and the largest batch.", MORE)] = False
     warmup: Annotated[bool, Setting("Run the smallest and largest batch before the model is ready.", MORE)] = True
     python: Annotated[
         bool, Setting("Serve a model by ONNX Runtime in the Python backend, for a server without onnxruntime.", MORE)
     ] = False
-    conf: Annotated[float, Setting("Score threshold of the boxes.", _BOXES, min=0.0, max=1.0)] = 0.25
-    iou: Annotated[
-        float | None, Setting("NMS IoU threshold; the family's own by default.", _BOXES, min=0.0, max=1.0)
-    ] = None
-    max_dets: Annotated[int, Setting("Maximum boxes per image.", _BOXES, min=1)] = 300
     allow_unverified: AllowUnverified = False

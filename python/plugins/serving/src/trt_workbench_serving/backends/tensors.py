@@ -69,7 +69,7 @@ class ServedModel:
             "exported": {
                 key: one.get("string_value")
                 for key, one in sorted(config.parameters.items())
-                if key.startswith("trtw.") and key != "trtw.document"
+                if key.startswith("trtw.")
             },
             "instances": [{key: one.get(key) for key in ("kind", "count", "gpus")} for one in config.instance_group],
         }
