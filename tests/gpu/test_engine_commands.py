@@ -226,7 +226,7 @@ def test_layers_are_inspected(plan: Path, trtw: Trtw) -> None:
 
 def test_calls_in_every_way_are_right_and_timed(plan: Path, trtw: Trtw) -> None:
     ways = "buffer,numpy,pinned,torch,view"
-    result = trtw("infer-engine", plan, "--duration", "0.2", "--calls", ways, "--no-single-calls", "--json")
+    result = trtw("infer-engine", plan, "--duration", "0.2", "--calls", ways, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["benchmark"]["user_calls"]
     rows = {row["name"]: row["time_us"]["median"] for row in found["rows"]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.engines.common import infer, measuring, write_model
+from tests.cli.engines.common import infer, measuring
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
@@ -64,33 +64,6 @@ def test_an_earlier_run_is_the_reference_of_the_next(plan: Path, tmp_path: Path)
     assert not metrics["passed"]
     assert metrics["outputs"]["total"]["mismatches"] == 6
     assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
-
-
-def test_state_runs_through_the_samples_and_is_measured(plan: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    for number in range(3):
-        np.save(folder / f"s{number}.npy", np.full((2, 3), number + 1, np.float32))
-    document = infer(*measuring(plan, "-i", folder, "--state", "total=x", "--bench"))
-    assert document["state"] == {"total": "x"}
-    assert document["inputs"]["first"].keys() == {"y"}
-    assert document["benchmark"]["single_calls"]["python"]["end_to_end_ms"]["count"] >= 5
-    outputs = Path(document["directory"]) / "outputs"
-    assert [path.name for path in (outputs / "s0").iterdir()] == ["ratio.npy"]  # the state stays on the device
-    for number, total in enumerate((0.0, 1.0, 3.0)):
-        np.testing.assert_allclose(np.load(outputs / f"s{number}" / "ratio.npy"), total / (number + 1))
-
-
-@pytest.mark.parametrize("words", [("total",), ("total=x", "total=y"), ("absent=x",)])
-def test_state_that_cannot_be(plan: Path, words: tuple[str, ...]) -> None:
-    said = stderr_of("infer-engine", plan, "--no-bench", *(part for word in words for part in ("--state", word)))
-    held(said)
-
-
-def test_state_of_a_dynamic_shape_is_refused(tmp_path: Path) -> None:
-    model, plan = write_model(tmp_path / "dynamic.onnx", "N"), tmp_path / "dynamic.plan"
-    assert trtw("build-engine", model, "--max-batch", "4", "-o", plan).exit_code == 0
-    held(stderr_of("infer-engine", plan, "--no-bench", "--state", "total=x"))
 
 
 def test_tolerances_decide(plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
@@ -227,9 +200,8 @@ def test_a_call_that_is_wrong_in_one_way_is_not_timed(plan: Path, monkeypatch: p
     held(stderr_of("infer-engine", *measuring(plan, "--calls", "numpy,pinned"), code=1))
 
 
-@pytest.mark.parametrize("words", [("--calls", "numpy,cupy"), ("--calls", "numpy", "--state", "total=x")])
-def test_calls_that_cannot_be_compared_are_refused(plan: Path, words: tuple[str, ...]) -> None:
-    held(stderr_of("infer-engine", plan, *words))
+def test_calls_that_cannot_be_compared_are_refused(plan: Path) -> None:
+    held(stderr_of("infer-engine", plan, "--calls", "numpy,cupy"))
 
 
 # machines that lack something

@@ -114,7 +114,6 @@ class SampleRun:
             "backend_requested": request.backend,
             "provenance": provenance,
             "inputs": {"source": list(request.inputs) or f"random, seed {request.seed}", "first": shapes},
-            "state": dict(request.state),
             "samples": len(self._latencies),
             "load_s": load_s,
             "first_run_ms": None if self._session.simulated else self._latencies[0],

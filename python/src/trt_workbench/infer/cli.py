@@ -104,8 +104,6 @@ def infer_engine(
     refuse_misplaced(context, request)
     if request.is_model and request.is_native:
         open_early(request.device)
-    if settings.calls and request.state:
-        raise UsageProblem("--calls compares calls with the same inputs, which --state makes depend on each other.")
     from trt_workbench.infer.run import check_times, write_times
 
     if request.expect is None and (request.rtol, request.atol) != (InferRequest.rtol, InferRequest.atol):

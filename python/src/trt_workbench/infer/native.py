@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import ENGINES, require_backend
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.inputs import engine_inputs
 from trt_workbench.backends.trt.opening import whole_batches
 from trt_workbench.backends.trt.session import TrtSession
-from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import with_flags
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import CheckedPlan, load_engine, read_plan
@@ -67,7 +63,7 @@ class NativeEngine:
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes: queries, single calls from C++ and from Python, calls in rounds."""
         ways = 1 + 2 * len(settings.calls) if settings.calls else 0
-        return settings.duration_s * (1 + 2 * settings.single_calls + ways)
+        return settings.duration_s * (3 + ways)
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Measure single calls, then queries, for which the session is closed: its memory is read before."""
@@ -91,27 +87,6 @@ class NativeEngine:
         return found
 
 
-def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Return the zeros that state inputs start from, by name.
-
-    Args:
-        specs: the session's state inputs.
-
-    Raises:
-        UsageProblem: a state has a dynamic shape, so that how it starts is unknown.
-    """
-    zeros: dict[str, NDArray[Any]] = {}
-    for spec in specs:
-        shape = tuple(dim for dim in spec.shape if dim is not None)
-        if len(shape) != len(spec.shape):
-            raise UsageProblem(
-                f"State starts from zeros, but the shape of input {spec} is dynamic. Build the engine with a fixed "
-                "shape for it."
-            )
-        zeros[spec.name] = np.zeros(shape, numpy_dtype(spec.dtype))
-    return zeros
-
-
 def open_native(request: InferRequest, say: Note) -> NativeEngine:
     """Load a plan, or build a model's engine and load that.
 
@@ -120,7 +95,7 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
         say: called with notes for the user.
 
     Raises:
-        UsageProblem: the plan, the model or an option cannot be used, or a state cannot start from zeros.
+        UsageProblem: the plan, the model or an option cannot be used.
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device failed or is out of memory.
     """
@@ -129,10 +104,6 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
     free_before = _free_bytes(request.device)
     waited_s = time.perf_counter() - began
     session = _from_plan(plan, request, say) if plan else _from_model(request, say)
-    with ExitStack() as stack:
-        stack.enter_context(session)
-        initial_state(session.state_inputs)  # refuses a state that cannot start from zeros
-        stack.pop_all()
     return NativeEngine(request, session, free_before, waited_s)
 
 
@@ -174,12 +145,7 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
 
 
 def _running(request: InferRequest) -> dict[str, Any]:
-    return {
-        "cuda_graph": request.cuda_graph,
-        "spin": request.spin,
-        "profile": request.profile,
-        "state": request.state,
-    }
+    return {"cuda_graph": request.cuda_graph, "spin": request.spin, "profile": request.profile}
 
 
 def _free_bytes(device: int) -> int | None:

@@ -17,7 +17,6 @@ from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.infer.calls import Caller
 from trt_workbench.infer.measured import Measurement, call_records, summary
-from trt_workbench.infer.native import initial_state
 from trt_workbench.infer.settings import InferRequest, MeasureSettings
 
 PARTS = ("latency", "h2d", "compute", "d2h", "enqueue", "end_to_end")
@@ -38,8 +37,7 @@ def measure(
     Args:
         loaded: the engine.
         session: the same engine with one slot, for calls from Python; closed once they are measured.
-        inputs: by name, as `session.run` takes them. State starts from zeros; queries of the bench read it unchanged,
-            single calls feed it back.
+        inputs: by name, as `session.run` takes them.
         settings: how.
         request: has the optimisation profile, and how outputs are compared.
 
@@ -48,15 +46,14 @@ def measure(
         CheckFailed: a call gave other outputs than the session.
         DeviceFailure: the device failed or is out of memory.
     """
-    every = {**inputs, **initial_state(session.state_inputs)}
-    singles, records = _single_calls(session, inputs, settings) if settings.single_calls else ({}, [])
+    singles, records = _single_calls(session, inputs, settings)
     caller = Caller(session, inputs, request) if settings.calls else None
     # its streams go to the bench: kernels launched on a second one would slow down those of the engine's graph
     session.close()
     with native.translated():
         costs = caller.measure(settings) if caller else None
         options = native.require("BenchOptions")(**settings.bench_options(request.profile))
-        result = native.require("bench")(loaded.engine, every, options)
+        result = native.require("bench")(loaded.engine, inputs, options)
     parts = {f"{part}_ms": getattr(result, f"{part}_ms") for part in PARTS}
     metrics: dict[str, Any] = {
         "settings": asdict(settings),
@@ -68,10 +65,9 @@ def measure(
         "cuda_graph": result.graph,
         "cuda_graph_fallback": result.graph_fallback,
         **{name: summary(samples, settings.percentiles) for name, samples in parts.items()},
+        "single_calls": singles,
     }
     metrics["compute_variation_percent"] = _variation_percent(result.compute_ms)
-    if singles:
-        metrics["single_calls"] = singles
     if costs:
         metrics["user_calls"] = costs.metrics
         records += costs.records

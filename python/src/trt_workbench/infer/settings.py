@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -68,23 +68,6 @@ def read_calls(option: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def read_state(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return input names by output name from texts such as `h_next=h`.
-
-    Raises:
-        UsageProblem: a text has another form, or an output is named twice.
-    """
-    pairs: dict[str, str] = {}
-    for text in texts:
-        output, _, name = text.partition("=")
-        if not output or not name:
-            raise UsageProblem(f"{option} takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
-        if output in pairs:
-            raise UsageProblem(f"{option} names the output {output!r} twice; one output feeds only one input.")
-        pairs[output] = name
-    return pairs
-
-
 def read_budget(option: str, text: str) -> int | Literal["auto"]:
     """Return a number of bytes, or `auto`. Raises UsageProblem for anything else."""
     if text == "auto":
@@ -128,14 +111,6 @@ class MeasureSettings:
     spin: _Spin = True
     cuda_graph: _CudaGraph = True
     transfers: Annotated[bool, Setting("Copy inputs and outputs in every query.", _BENCH), Native()] = True
-    profiler: Annotated[
-        bool,
-        Setting("Mark the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH),
-        Native("`trtw profile` runs Nsight Systems on every backend"),
-    ] = False
-    single_calls: Annotated[
-        bool, Setting("Also time single calls end to end, from C++ and Python.", _BENCH), Native()
-    ] = True
     calls: Annotated[
         tuple[str, ...],
         Setting(
@@ -160,7 +135,7 @@ class MeasureSettings:
         """Return what the native bench takes."""
         names = ("warmup_ms", "duration_s", "iterations", "streams", "threads", "depth", "spin", "cuda_graph")
         chosen = {name: getattr(self, name) for name in names}
-        return {**chosen, "transfers": self.transfers, "profiler": self.profiler, "profile": profile}
+        return {**chosen, "transfers": self.transfers, "profile": profile}
 
 
 @dataclass(frozen=True)
@@ -203,19 +178,6 @@ class InferRequest:
     cuda_graph: _CudaGraph = True
     spin: _Spin = True
     profile: Annotated[ProfileIndex, Native()] = None
-    # Input names by output name; the samples are then one sequence.
-    state: Annotated[
-        Mapping[str, str],
-        Setting(
-            (
-                "OUTPUT=INPUT: state that stays on the device and starts from zeros; the samples are one sequence; "
-                "repeatable."
-            ),
-            _RUNNING,
-            read=read_state,
-        ),
-        Native(),
-    ] = field(default_factory=dict)
     trust: Annotated[Trust, Native("torch has --option trust=true for .pt2 files")] = False
     allow_host_code: Annotated[HostCode, Native()] = False
     plugins: Annotated[
