@@ -76,7 +76,6 @@ def test_a_comparison_that_names_no_backend_takes_those_of_plug_ins_for_gpus() -
 def test_what_a_command_asks_of_an_absent_plug_in_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = checked_target(tmp_path / "run")
     monkeypatch.setattr(extensions, "_entries", lambda *_: ())
-    held(stderr_of("decide", "--targets", "rtx5090", code=3))
     held(stderr_of("report", page.parent, code=3))
     held(stderr_of("report", tmp_path, code=3))
     held(stderr_of("decide", embedded_model(ENCODER), code=3))

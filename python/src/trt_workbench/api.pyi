@@ -179,7 +179,6 @@ def decide(
     builds: int | None = None,
     variants: Mapping[str, Mapping[str, Mapping[str, Any]]] = ...,
     options: Mapping[str, Mapping[str, Any]] = ...,
-    targets: Sequence[str] = (),
     certain: bool = False,
     allow_unverified: bool = False,
     seed: int = 0,

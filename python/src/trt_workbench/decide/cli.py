@@ -53,11 +53,9 @@ def decide(
     from trt_workbench.core.builds import builds_of
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.work import continued
-    from trt_workbench.decide.elsewhere import require_targets
     from trt_workbench.decide.run import DecideRun
     from trt_workbench.decide.subject import subject_of
 
-    require_targets(settings.targets)
     subject = subject_of(model, settings, calibration, say)
     with run_directory("decide", output) as run, progress_bar("steps") as start:
         earlier = continued(run, {}, say, "scores", whole=True)  # each row says itself what identifies it
@@ -89,9 +87,6 @@ def _show(decision: Decision, directory: Path) -> None:
     print_table(decision.table)
     for group in builds_of(directory):
         print_builds(group)
-    for one in decision.compiles:
-        outcome = "compiles" if one.outcome == "built" else f"does not compile: {one.reason}"
-        print_line(f"{one.precision} for {one.target}: {outcome}")
     for half in decision.halves(command=True):
         print_line(half)
     for doubt in decision.recommendation.doubts:

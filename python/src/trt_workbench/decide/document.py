@@ -251,22 +251,6 @@ def latencies_distinguishable(rows: Sequence[DecisionRow]) -> bool:
     return all(row.speed.rank is not None for row in rows if row.speed)
 
 
-class Compiles(Strict):
-    """Whether the file of a precision can be compiled for a card that is not here.
-
-    Attributes:
-        precision: as requested.
-        target: the architecture with the card, such as "sm120 (rtx5090)".
-        outcome: "built", "refused" by the compiler, or "failed": it crashed or took too long.
-        reason: why nothing was built; empty where it was.
-    """
-
-    precision: str
-    target: str
-    outcome: Literal["built", "refused", "failed"]
-    reason: str
-
-
 class Decision(Strict):
     """The whole document.
 
@@ -294,7 +278,6 @@ class Decision(Strict):
             decisions of earlier releases.
         left_out: what was not tried, in sentences.
         notes: further sentences for the reader.
-        compiles: for which cards of `--targets` each file can be compiled.
         search: what chose the groups that int8-mixed leaves alone; None where no search did.
         wall_s: how long it took.
     """
@@ -322,7 +305,6 @@ class Decision(Strict):
     passed: bool | None = None
     left_out: list[str] = []
     notes: list[str] = []
-    compiles: list[Compiles] = []
     search: SearchDocument | None = None
     wall_s: NonNegativeFloat
 

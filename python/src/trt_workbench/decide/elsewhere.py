@@ -1,76 +1,20 @@
-"""Cards that are not here: whether files can be compiled for them, and the command that measures there."""
+"""Cards that are not here: the command that measures there."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.console.options import spelled
-from trt_workbench.core.extensions import part
 from trt_workbench.core.launcher import gpu_environment, launcher
-from trt_workbench.decide.document import BASELINE, Compiles, DecisionRow
-from trt_workbench.engine.profiles import batch_profile
-from trt_workbench.model.opened import Model
-
-
-def require_targets(targets: Sequence[str]) -> None:
-    """Check names of cards, and that there is a compiler for them.
-
-    Raises:
-        UsageProblem: a name is not known, or nothing can be built for it.
-        ComponentMissing: the compiler, or the plug-in that calls it, is not installed.
-    """
-    if targets:
-        _compiler().require(targets)
-
-
-def compiled_elsewhere(
-    rows: Sequence[DecisionRow], targets: Sequence[str], batch: int, logs: Path, update: Callable[[str], None]
-) -> list[Compiles]:
-    """Compile each file that has its precision in itself for each target, strongly typed.
-
-    Where a runtime converts the float file itself, as TensorRT does for fp16, there is no such file.
-
-    Args:
-        rows: of the decision.
-        targets: names of cards or architectures.
-        batch: largest batch of the engines.
-        logs: an existing folder.
-        update: called with what is being done.
-    """
-    if not targets:
-        return []
-    compiler = _compiler()
-    base = next((row.file for row in rows if row.precision == BASELINE), None)
-    files = {row.precision: row.file for row in rows if row.file and (row.precision == BASELINE or row.file != base)}
-    found = []
-    for precision, file in files.items():
-        model = Model.open(Path(file))
-        profile = batch_profile([(tensor.name, tensor.shape) for tensor in model.facts.inputs], batch)
-        check, _ = compiler.check_targets(
-            model,
-            (profile,) if profile else (),
-            compiler.require(targets),
-            logs / f"compiled-{precision}",
-            update=lambda text, name=precision: update(f"{text}: {name}"),
-        )
-        found += [
-            Compiles(precision=precision, target=one.name, outcome=one.outcome, reason=one.reason)
-            for one in check.targets
-        ]
-    return found
-
-
-def _compiler() -> Any:
-    return part("targets", "rtx", "--targets")
-
+from trt_workbench.decide.document import BASELINE
 
 # Settings of this machine, of this run, or of what is not timed.
 _OF_HERE = (
-    "backends", "precisions", "options", "variants", "builds", "budget", "repetitions", "targets", "threads",
+    "backends", "precisions", "options", "variants", "builds", "budget", "repetitions", "threads",
     "allow_unverified",
 )  # fmt: skip
 # Of numbers whose option takes a unit.

@@ -25,7 +25,7 @@ from trt_workbench.model.precision import precision_label
 from trt_workbench.quantize import TRANSCRIPTION, Detection, coco_scores, draw_groups, points, speech
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
-from trt_workbench.report.tables import Cell, Column, Table, verdict
+from trt_workbench.report.tables import Cell, Column, Table
 from trt_workbench.report.verdict import Headline
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
@@ -145,13 +145,6 @@ _PHONE = 4.0  # inches, in which text keeps its size on a phone
 _CLASSES, _PICTURES, _TEXTS = 8, 4, 8
 
 
-_COMPILES = (
-    Column("precision", "precision"),
-    Column("card", "target"),
-    Column("outcome", verdict("outcome")),
-    Column("why not", lambda one: one.reason or None),
-)
-_COMPILED = "Each file compiled ahead of time by TensorRT-RTX, strongly typed. Nothing ran on these cards."
 _CLASS_LOSSES = (
     Column("class", "name"),
     Column("annotations", "annotations"),
@@ -196,7 +189,6 @@ def view(decision: Decision, directory: Path) -> dict[str, Any]:
         "pictures": _pictures(directory, decision),
         "builds": builds_of(directory),
         "texts": _texts(directory, decision),
-        "compiles": Table(_COMPILES, decision.compiles, "Compiles for other cards", [_COMPILED]),
         "search": search,
         "search_points": points(search.evidence) if search else None,
         "search_picture": draw_groups(search.sensitivity, plots / "search-groups.svg") if search else None,

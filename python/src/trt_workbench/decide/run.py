@@ -30,7 +30,6 @@ from trt_workbench.core.precision import read
 from trt_workbench.core.records import Record, records_in
 from trt_workbench.core.workers import WorkerFailure, Workers
 from trt_workbench.decide.document import BASELINE, Decision, State
-from trt_workbench.decide.elsewhere import compiled_elsewhere
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.resume import Earlier
 from trt_workbench.decide.settings import DecideSettings
@@ -199,15 +198,6 @@ class DecideRun:
             root=self.folder,
             command=self.subject.command,
         )
-        if not self.interrupted:
-            found = compiled_elsewhere(
-                decision.rows,
-                self.settings.targets,
-                self.settings.batch,
-                self.folder / "logs",
-                lambda text: self.progress("Compiling", 0, 1, text),
-            )
-            decision = decision.model_copy(update={"compiles": found})
         if groups:
             write_json(self.folder / FILE, BuildGroups(groups=tuple(groups)))
         write_json(self.folder / "decision.json", decision)

@@ -140,12 +140,6 @@ class DecideSettings:
         ),
     ] = field(default_factory=dict)
     options: OptionsByBackend = field(default_factory=dict)
-    targets: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Cards to compile every file for, comma-separated: rtx5090,l4; needs TensorRT-RTX.", kind=str, read=names
-        ),
-    ] = ()
     certain: Annotated[
         bool,
         Setting("Exit with 0 only if the whole interval of a loss is within --max-loss, not just the loss."),

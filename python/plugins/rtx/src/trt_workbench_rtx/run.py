@@ -14,8 +14,8 @@ from trt_workbench.core.workers import CRASH, TIMEOUT, WorkerFailure, WorkerProc
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
-from trt_workbench_rtx.cards import TIME_LIMIT_S, architectures, titled
-from trt_workbench_rtx.compiler import Compiled, compile_model, require_compiler
+from trt_workbench_rtx.cards import TIME_LIMIT_S, titled
+from trt_workbench_rtx.compiler import Compiled, compile_model
 from trt_workbench_rtx.document import CheckedTarget, TargetCheck, TargetLayers
 from trt_workbench_rtx.layers import BuiltLayer, built_precision
 from trt_workbench_rtx.refusals import fp64_notes
@@ -27,18 +27,6 @@ def compiled(request: dict[str, Any]) -> dict[str, Any]:
     """Compile for one architecture, in a worker process. Raises WorkbenchError as `compile_model`."""
     profiles = TypeAdapter(tuple[Profile, ...]).validate_python(request["profiles"])
     return compile_model(Path(request["model"]), request["sm"], profiles).model_dump(mode="json")
-
-
-def require(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return `architectures` of names of cards, where there is a compiler for them.
-
-    Raises:
-        UsageProblem: a name is not known, or nothing can be built for it.
-        ComponentMissing: the compiler is not installed.
-    """
-    found = architectures(",".join(names))
-    require_compiler()
-    return found
 
 
 def check_targets(
