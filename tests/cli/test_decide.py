@@ -443,27 +443,21 @@ def relu(folder: Path) -> tuple[object, ...]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("blank_pictures")
-def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path, tmp_path: Path) -> None:
-    variants = tmp_path / "variants.yaml"
-    variants.write_text("trt:\n  level5: {optimization_level: 5}\n")
-    words = (*relu(tmp_path), "--precisions", "fp32,fp16", "--backends", "trt", "--repetitions", 1)
+def test_what_is_done_is_not_done_again(builds: Path, tmp_path: Path) -> None:
+    words = (*relu(tmp_path), "--backends", "trt", "--repetitions", 1)
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    trtw("decide", *words, "--output", first)
-    assert len(builds.read_text().splitlines()) == 2
+    trtw("decide", *words, "--precisions", "fp32", "--output", first)
+    assert len(builds.read_text().splitlines()) == 1
     shutil.copytree(first, second)
-    trtw("decide", *words, "--variants", variants, "--output", second)
+    words = (*words, "--precisions", "fp32,fp16")
+    trtw("decide", *words, "--output", second)
     found = rows(second)
-    places = ("trt", "trt-level5")
-    assert set(found) == {(precision, place) for precision in ("fp32", "fp16") for place in places}
+    assert set(found) == {("fp32", "trt"), ("fp16", "trt")}
     assert {row["state"] for row in found.values()} == {"measured"}
-    assert found["fp16", "trt-level5"]["speed"]["speed_up"] is not None  # over fp32 with the same options
-    asked = json.loads((second / "scores/fp16/trt-level5/row.json").read_text())["answer"]["provenance"]
-    assert asked["manifest"]["options"]["optimization_level"] == 5
-    assert len(builds.read_text().splitlines()) == 4
-    assert not list((second / "logs").glob("score-fp16-trt.log"))  # taken from the first run
+    assert len(builds.read_text().splitlines()) == 2
+    assert not list((second / "logs").glob("score-fp32-trt.log"))  # taken from the first run
     assert " s, of the last part" in (second / "report.html").read_text()
-    assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]
-    before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp16"]
+    before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp32"]
     assert before[0] in read_records(second / "records.jsonl")
     shutil.copytree(first, third)
     trtw("decide", *words, "--seed", 1, "--batch", 2, "--output", third)  # asked for in another way
@@ -522,19 +516,3 @@ def test_builds_are_spread_over_several_runs(builds: Path, tmp_path: Path, monke
         precision, number = one.runtime.split("-")[1], one.runtime[-1]
         row = json.loads((run / "scores" / precision / "trt" / f"build-{number}" / "row.json").read_text())
         assert one.provenance["plan_sha256"] == row["answer"]["provenance"]["plan_sha256"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "trt: [1]",
-        "trt: {a b: {optimization_level: 5}}",
-        "trt: {a: {optimisation_level: 5}}",
-        "torch: {a: {x: 1}}",
-        "- 1",
-    ],
-)
-def test_variants_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "variants.yaml").write_text(text)
-    words = (*relu(tmp_path), "--backends", "trt", "--variants", tmp_path / "variants.yaml")
-    held(" ".join(stderr_of("decide", *words, "--output", tmp_path / "run").split()))

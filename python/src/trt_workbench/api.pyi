@@ -177,7 +177,6 @@ def decide(
     batch: int = 1,
     repetitions: int = 9,
     builds: int | None = None,
-    variants: Mapping[str, Mapping[str, Mapping[str, Any]]] = ...,
     options: Mapping[str, Mapping[str, Any]] = ...,
     certain: bool = False,
     allow_unverified: bool = False,

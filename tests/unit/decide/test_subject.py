@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,24 +32,6 @@ def test_a_model_in_a_low_precision_is_no_baseline(tmp_path: Path, to: str) -> N
     np.save(tmp_path / "a.npy", np.ones((8, 8), np.float32))
     with refused(UsageProblem):
         subject_of(low, DecideSettings(data=tmp_path / "a.npy"), CalibrationSettings(), lambda _: None)
-
-
-@pytest.mark.parametrize(
-    "variants",
-    [
-        {"trt": {"five": {"optimization_level": 5}}},
-        {"ort-cpu": {"spin": {"allow_spinnig": True}}},
-        {"ort-cpu": {"a": {"graph_optimization_level": "basic"}, "b": {"graph_optimization_level": "basic"}}},
-        {"ort-cpu": {"spin": {"allow_spinning": True}}},  # as --option has it
-    ],
-)
-def test_variants_that_are_not_tried_unknown_or_alike_are_refused(
-    variants: dict[str, dict[str, dict[str, Any]]],
-) -> None:
-    given = {"ort-cpu": {"allow_spinning": True}}
-    with refused(UsageProblem):
-        asked = DecideSettings(backends=("ort-cpu",), options=given, variants=variants)
-        subject_of(None, asked, CalibrationSettings(), lambda _: None)
 
 
 def test_a_detector_is_searched_on_calibration_images_that_have_annotations(tmp_path: Path) -> None:

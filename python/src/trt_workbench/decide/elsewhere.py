@@ -14,7 +14,7 @@ from trt_workbench.decide.document import BASELINE
 
 # Settings of this machine, of this run, or of what is not timed.
 _OF_HERE = (
-    "backends", "precisions", "options", "variants", "builds", "budget", "repetitions", "threads",
+    "backends", "precisions", "options", "builds", "budget", "repetitions", "threads",
     "allow_unverified",
 )  # fmt: skip
 # Of numbers whose option takes a unit.

@@ -56,7 +56,7 @@ def judged(
         _row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root, task.keep) for one in tried
     ]
     bound, certain = settings.max_loss, settings.certain
-    reference = (baseline.precision, baseline.place) if baseline else None
+    reference = (baseline.precision, baseline.backend) if baseline else None
     count = baseline.scores.count if baseline and baseline.scores else 0
     timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
     processor = bool(timed) and all(one.on_processor for one in timed)
@@ -116,7 +116,7 @@ def _row(
     meets = len(found) == len(keep) and all(each.loss <= bound for each in found.values())
     return DecisionRow(
         precision=one.precision,
-        backend=one.place,
+        backend=one.backend,
         state=state or "measured",
         reason=reason,
         computes_in=one.computes_in,
@@ -211,9 +211,9 @@ def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, R
     counts = sorted((len(unit_medians(one)) for one in kept.values()), reverse=True)[:2]
     found = any(standing.rank > 1 for standing in standings.values())
     distinguishable = found or not inseparable(min(counts, default=0), comparisons)
-    baselines = {one.place: one.runtime for one in tried if one.precision == BASELINE}
+    baselines = {one.backend: one.runtime for one in tried if one.precision == BASELINE}
     return {
-        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.place), distinguishable=distinguishable)
+        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend), distinguishable=distinguishable)
         for one in tried
         if one.runtime in standings
     }

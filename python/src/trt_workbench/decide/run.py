@@ -36,7 +36,6 @@ from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
 from trt_workbench.decide.tried import DraftRow, builds_left_out, left_out, require_a_baseline
-from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.low_precision.preparation import DoesNotApply
@@ -57,7 +56,7 @@ def joined(
         tried: every row, one for each build.
         records: of the latencies.
     """
-    found = grouped(tried, lambda one: (one.precision, one.place))
+    found = grouped(tried, lambda one: (one.precision, one.backend))
     rows, series, groups = [], list[Record](), []
     for builds in found.values():
         mine = {one.build or 0: [each for each in records if each.runtime == one.runtime] for one in builds}
@@ -65,7 +64,7 @@ def joined(
             rows.append(builds[0])
             series += mine[builds[0].build or 0]
             continue
-        name = DraftRow(builds[0].precision, builds[0].backend, variant=builds[0].variant)
+        name = DraftRow(builds[0].precision, builds[0].backend)
         scores = {one.build or 0: one.scores.value for one in builds if one.scores}
         reasons = {one.build or 0: one.reason for one in builds if one.reason and one.state == "failed"}
         group = built_group(name.label, mine, scores, reasons)
@@ -144,7 +143,6 @@ class DecideRun:
         self._baseline: Path | None = None
         self._search: MixedSearch | None = None
         self._earlier = Earlier(self.earlier, self.folder, self._said)
-        self.notes += sentences(self.settings.variants)
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
 
@@ -159,10 +157,9 @@ class DecideRun:
         self._fit_batch()
         backends = self._backends()
         tried = [
-            DraftRow(precision, backend, variant=variant, build=number)
+            DraftRow(precision, backend, build=number)
             for precision in self.settings.precisions
             for backend in backends
-            for variant in ("", *self.settings.variants.get(backend, ()))
             for number in self._numbers(backend)
         ]
         own, others = ([one for one in tried if one.is_needed is first] for first in (True, False))
@@ -333,13 +330,13 @@ class DecideRun:
     def _score(self, rows: Sequence[DraftRow], tried: Sequence[DraftRow]) -> None:
         # Every precision on one runtime after the other: where time is short, what a precision costs is known of all of
         # them, rather than of few everywhere. For the same reason further builds come by number, the baseline's last.
-        places = list(dict.fromkeys(one.place for one in tried))
-        turn = {id(one): (places.index(one.place), one.precision == BASELINE, one.build or 0) for one in rows}
+        places = list(dict.fromkeys(one.backend for one in tried))
+        turn = {id(one): (places.index(one.backend), one.precision == BASELINE, one.build or 0) for one in rows}
         waiting = sorted((one for one in rows if one.path), key=lambda one: turn[id(one)])
         self._baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
         # builds of a runtime share a process
         names = {
-            id(one): (f"{one.precision}-{one.place}", TARGET) if one.build is None else (one.place, SHARED)
+            id(one): (f"{one.precision}-{one.backend}", TARGET) if one.build is None else (one.backend, SHARED)
             for one in waiting
         }
         for (name, target), numbered in groupby(enumerate(waiting), lambda each: names[id(each[1])]):
@@ -356,7 +353,7 @@ class DecideRun:
         reserve = measuring_s(timed, wanted(timed, self._repetitions)) + (self._slowest_s if one.build else 0.0)
         late = not one.is_needed and self._is_late(reserve)
         numbered = "" if one.build is None else f"build-{one.build}"
-        one.folder = self.folder / "scores" / one.precision / one.place / numbered
+        one.folder = self.folder / "scores" / one.precision / one.backend / numbered
         try:
             answer = self._answered(one, workers, late=late)
             if answer is None:
@@ -448,9 +445,7 @@ class DecideRun:
         )
 
     def _options(self, one: DraftRow) -> dict[str, Any]:
-        settings = self.settings
-        more = settings.variants[one.backend][one.variant] if one.variant else {}
-        return {**settings.options.get(one.backend, {}), **more, **({} if one.build is None else {BUILD: one.build})}
+        return {**self.settings.options.get(one.backend, {}), **({} if one.build is None else {BUILD: one.build})}
 
     @cached_property
     def _sizes(self) -> dict[str, Any]:

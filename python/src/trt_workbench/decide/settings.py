@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
@@ -23,7 +23,6 @@ from trt_workbench.core.settings import (
     number,
     numbers,
 )
-from trt_workbench.decide.variants import read_variants
 from trt_workbench.quantize import AP, Better, Score
 from trt_workbench.stream import RATES
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
@@ -131,14 +130,6 @@ class DecideSettings:
         int, Setting("Repetitions per latency, more where rows need them; 0 for scores only.", min=0)
     ] = 9
     builds: BuildsOption = None
-    variants: Annotated[
-        Mapping[str, Mapping[str, Mapping[str, Any]]],
-        Setting(
-            "YAML file with further options, by backend and name: each is tried as a runtime of its own.",
-            kind=Path,
-            read=read_variants,
-        ),
-    ] = field(default_factory=dict)
     options: OptionsByBackend = field(default_factory=dict)
     certain: Annotated[
         bool,

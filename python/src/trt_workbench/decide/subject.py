@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,21 +146,6 @@ class Subject:
         return command_elsewhere(self.words, precisions)
 
 
-def _check_variants(settings: DecideSettings) -> None:
-    """Raise UsageProblem where a variant is of a runtime that is not tried, takes no such option, or is another one."""
-    for backend, named in settings.variants.items():
-        own = settings.options.get(backend, {})
-        seen: dict[str, Mapping[str, Any]] = {backend: own}
-        for name, more in named.items():
-            options = {**own, **more}
-            check_backend_options(backends_of(settings), {backend: options}, "--variants")
-            if twin := next((other for other, one in seen.items() if one == options), None):
-                raise UsageProblem(
-                    f"--variants has {backend}-{name} with the options of {twin}; leave one of them out."
-                )
-            seen[f"{backend}-{name}"] = options
-
-
 def subject_of(
     path: Path | None, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
@@ -194,7 +179,6 @@ def _subject(
                 raise UsageProblem(f"--backends {name}: a server computes in one precision; there is none to decide.")
     check_backend_options(backends_of(settings), settings.options)
     check_builds(settings.builds, backends_of(settings))
-    _check_variants(settings)
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")
     require_file("model file", path)

@@ -48,7 +48,7 @@ def wanted(rows: Sequence[DraftRow], asked: int) -> int:
 
 def _comparisons(rows: Sequence[DraftRow]) -> int:
     """Return with how many others a row is compared; all builds of one are one."""
-    return len({(row.precision, row.place) for row in rows}) - 1
+    return len({(row.precision, row.backend) for row in rows}) - 1
 
 
 def timing(rows: Sequence[DraftRow], asked: int, left_s: float | None) -> Timing:

@@ -34,7 +34,6 @@ class DraftRow:
         state: why it has none.
         reason: the same in words.
         kind: class of the error.
-        variant: name of the further options that its runtime gets; "" without any.
         build: number of the build of its engine; None where it is built once.
         builds: where it stands for several builds, those of them that have a score.
         missing: where it stands for several, what failed, and why (`Builds.missing`).
@@ -54,7 +53,6 @@ class DraftRow:
     state: State | None = None
     reason: str | None = None
     kind: str = ""
-    variant: str = ""
     build: int | None = None
     builds: tuple[DraftRow, ...] = ()
     missing: str = ""
@@ -64,17 +62,12 @@ class DraftRow:
     def __post_init__(self) -> None:
         """Name the runtime."""
         numbered = "" if self.build is None else f"-build-{self.build}"
-        self.runtime = self.runtime or f"{self.place}-{self.precision}{numbered}"
-
-    @property
-    def place(self) -> str:
-        """The runtime with its further options, such as "trt-level5"."""
-        return f"{self.backend}-{self.variant}" if self.variant else self.backend
+        self.runtime = self.runtime or f"{self.backend}-{self.precision}{numbered}"
 
     @property
     def label(self) -> str:
         """Its name in notes."""
-        return f"{self.precision} on {self.place}" + ("" if self.build is None else f", build {self.build}")
+        return f"{self.precision} on {self.backend}" + ("" if self.build is None else f", build {self.build}")
 
     @property
     def is_needed(self) -> bool:
@@ -121,14 +114,14 @@ class DraftRow:
 def left_out(tried: Sequence[DraftRow]) -> list[str]:
     """Return a sentence on the rows that were not tried within the time limit, if there are any."""
     runtimes = grouped((one for one in tried if one.state == "left out"), lambda one: one.precision)
-    alike = grouped(runtimes, lambda precision: ", ".join(one.place for one in runtimes[precision]))
+    alike = grouped(runtimes, lambda precision: ", ".join(one.backend for one in runtimes[precision]))
     named = "; ".join(f"{', '.join(precisions)} on {backends}" for backends, precisions in alike.items())
     return [f"Not tried, as the budget was used up: {named}."] if named else []
 
 
 def builds_left_out(tried: Sequence[DraftRow]) -> list[str]:
     """Return a sentence on each row of which some builds were not made within the time limit."""
-    rows = grouped((one for one in tried if one.build is not None), lambda one: f"{one.precision} on {one.place}")
+    rows = grouped((one for one in tried if one.build is not None), lambda one: f"{one.precision} on {one.backend}")
     return [
         f"{late} of {len(builds)} builds of {label} were left out, as the budget was used up."
         for label, builds in rows.items()
