@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rich.table import Column, Table
 from tests.terminal import faults, shown
 
+from trt_workbench.console.common import print_parts
 from trt_workbench.llm import cli as eval_llm
 
 FIGURES = st.one_of(
@@ -110,7 +111,8 @@ def test_the_table_of_perplexities_is_whole_at_80_columns(
     rows = [row(), row(backend="torch-compile", precision="int4-weights", relative_difference=-123.4567)]
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    eval_llm.show({"tokens": 10**9, "backends": rows, "generation": [], "max_ppl_increase": 0.01}, Path("run"))
+    found = {"tokens": 10**9, "backends": rows, "generation": [], "max_ppl_increase": 0.01}
+    print_parts(eval_llm.show(found, Path("run")))
     lines = capsys.readouterr().out.splitlines()
     text = " ".join(lines)
     for figure in ("< 0.0001 %", "\N{MINUS SIGN}12345.6700 %", "123456.7891", "1.9e-05", "99.999 %", "3.1e-12"):

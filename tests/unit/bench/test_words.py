@@ -4,9 +4,10 @@ import pytest
 from tests.records import record, repetitions, run_of
 from tests.texts import held
 
-from trt_workbench.bench.cli import _show
+from trt_workbench.bench.cli import shown
 from trt_workbench.bench.view import tables
 from trt_workbench.bench.words import executed, leaders, machine, overall, problems, summary, unstable
+from trt_workbench.console.common import print_parts
 from trt_workbench.core.artefacts import Cpu, Driver, Environment, Gpu
 
 SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
@@ -92,7 +93,7 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     held(words[1])
     assert "Unstable: 3 of 6 repetitions" in " ".join(words)
     assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
-    _show(run)
+    print_parts(shown(run))
     assert " ".join(capsys.readouterr().out.split()).startswith("Unstable: the times of 1 of 2 points")
     assert unstable(noisy)[0]["repetitions"] == [0, 1, 2]
     assert not [word for word in overall(run_of(repetitions("a", 1.0)), []) if "Unstable" in word]

@@ -8,6 +8,7 @@ import pytest
 from tests.copies import copied
 from tests.texts import held
 
+from trt_workbench.console.common import print_parts
 from trt_workbench.llm.cli import show
 from trt_workbench.llm.report import answer, generation_failures, sameness, summarise
 from trt_workbench.report.reports import write_report
@@ -33,7 +34,7 @@ def test_a_change_of_perplexity_has_one_form(
     metrics: Any = json.loads((tmp_path / "run" / "metrics.json").read_text())
     rows = [{"failure": None, "verification": [], **one} for one in metrics["backends"]]
     monkeypatch.setenv("COLUMNS", "200")
-    show({"generation": [], **metrics, "backends": rows}, tmp_path)
+    print_parts(show({"generation": [], **metrics, "backends": rows}, tmp_path))
     assert " < 0.0001 % " in capsys.readouterr().out
 
 

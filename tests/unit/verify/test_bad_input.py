@@ -9,6 +9,7 @@ from tests.faulty_backend import FaultySession
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import held, refused
 
+from trt_workbench.console.common import print_parts
 from trt_workbench.core.errors import CheckFailed, Unsupported, UsageProblem
 from trt_workbench.model.index import empty_tensors, rounded_sizes
 from trt_workbench.verify.cli import require_right, show
@@ -214,7 +215,7 @@ def test_integers_that_are_wrong_are_shown_by_how_many_changed(
         for name, value in (("m", 1), ("t", 2))
     )
     done = found(target, model=model, quick=True)
-    show(done.document, tmp_path / "run")
+    print_parts(show(done.document, tmp_path / "run"))
     said = capsys.readouterr().out
     assert "changed" in said
     assert "0.00e+00" not in said

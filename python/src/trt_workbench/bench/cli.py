@@ -18,8 +18,6 @@ from trt_workbench.console.common import (
     interrupted,
     note,
     print_json,
-    print_line,
-    print_table,
     say_if_allowed,
 )
 from trt_workbench.console.drawing import ReportOutcome, present
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from trt_workbench.bench.bench_run import BenchOutcome
     from trt_workbench.bench.config import BenchConfig
     from trt_workbench.bench.matrix import Point
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.artefacts import BenchArtefacts
     from trt_workbench.core.shard_workers import Device
 
@@ -141,11 +140,30 @@ def _devices(config: BenchConfig, numbers: tuple[int, ...]) -> list[Device]:
     return gpus_for(backends, numbers, device=f"the option device of {chosen}" if chosen else "")
 
 
-def show(_metrics: Mapping[str, Any], directory: Path) -> None:
-    """Print what a run measured."""
+def show(_metrics: Mapping[str, Any], directory: Path) -> Parts:
+    """Return what people see of a run."""
     from trt_workbench.core.artefacts import read_bench_run
 
-    _show(read_bench_run(directory))
+    return shown(read_bench_run(directory))
+
+
+def shown(run: BenchArtefacts) -> Parts:
+    """Yield what was measured."""
+    from trt_workbench.bench.view import standings, tables
+    from trt_workbench.bench.words import alarms, summary
+    from trt_workbench.console.builds import shown_builds
+    from trt_workbench.core.builds import builds_of
+
+    made, first = tables(run), alarms(run.records)
+    yield from first
+    for one in made:
+        yield standings(one)
+        for row in one.rows:
+            if "time_to_first_token" in row.split_ms:  # of a language model
+                token, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
+                yield f"{row.standing.runtime}: first token {token:.3f} ms, each further {each:.3f} ms"
+    yield from shown_builds(builds_of(run.directory))
+    yield from summary(run, made)[len(first) :]
 
 
 def require_sound(_metrics: Mapping[str, Any], directory: Path) -> None:
@@ -221,25 +239,4 @@ def _presented(directory: Path, *, as_json: bool, debug: bool) -> ReportOutcome:
         "summary": summary(run, tables(run)),
         **({"builds": groups} if groups else {}),
     }
-    return present(directory, document, lambda _: _show(run), as_json=as_json, debug=debug)
-
-
-def _show(run: BenchArtefacts) -> None:
-    from trt_workbench.bench.view import standings, tables
-    from trt_workbench.bench.words import alarms, summary
-    from trt_workbench.console.builds import print_builds
-    from trt_workbench.core.builds import builds_of
-
-    made, first = tables(run), alarms(run.records)
-    for sentence in first:
-        print_line(sentence)
-    for one in made:
-        print_table(standings(one))
-        for row in one.rows:
-            if "time_to_first_token" in row.split_ms:  # of a language model
-                token, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
-                print_line(f"{row.standing.runtime}: first token {token:.3f} ms, each further {each:.3f} ms")
-    for group in builds_of(run.directory):
-        print_builds(group)
-    for sentence in summary(run, made)[len(first) :]:
-        print_line(sentence)
+    return present(directory, document, lambda _: shown(run), as_json=as_json, debug=debug)

@@ -16,9 +16,7 @@ from trt_workbench.console.common import (
     JsonOption,
     handled,
     note,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
     say,
     single_command_app,
     stderr_console,
@@ -31,6 +29,7 @@ from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions,
 from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.builds import BuiltGroup
     from trt_workbench.core.verification import Verification
     from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
@@ -212,10 +211,10 @@ def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool)
 def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
     from trt_workbench.engine.describe import request_document
 
-    document = request_document(prepared)
-    if as_json:
-        print_json(document)
-        return
+    print_found(request_document(prepared), _request, as_json=as_json)
+
+
+def _request(document: dict[str, Any]) -> Parts:
     import json
 
     optional = ("calibration_sha256", "plugins_sha256")
@@ -224,30 +223,25 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
     ]
     # the rest is left to TensorRT
     rows += [(name, json.dumps(one)) for name, one in document["options"].items() if one not in (None, False, [], {})]
-    print_table(Table(("part of the cache key", Column("value", "1", long=True)), rows, "What would be built"))
-    for sentence in (*document["missing"], document["conclusion"]):
-        print_line(sentence)
+    table = Table(("part of the cache key", Column("value", "1", long=True)), rows, "What would be built")
+    return [table, *document["missing"], document["conclusion"]]
 
 
 def _show_engine(engine: BuiltEngine, where: Path, group: BuiltGroup | None, *, as_json: bool) -> None:
+    from trt_workbench.console.builds import shown_builds
     from trt_workbench.core.documents import json_values
     from trt_workbench.engine.manifest import manifest_path, read_manifest
-    from trt_workbench.inspect import print_manifest
+    from trt_workbench.inspect import shown_manifest
 
     current = read_manifest(where) or engine.manifest  # with the verdict
-    if as_json:
-        document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
-        manifest = json_values(current)
-        several = {"several": json_values(group)} if group else {}
-        print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest, **several})
-        return
-    if group:
-        from trt_workbench.console.builds import print_builds
-
-        print_builds(group)
-    print_manifest(current)
+    document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
+    document |= {"built": engine.built, "notes": list(engine.notes), "manifest": json_values(current)}
+    document |= {"several": json_values(group)} if group else {}
     state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
-    print_line(f"{state}: {where}")
+    builds = [group] if group else []
+    print_found(
+        document, lambda _: [*shown_builds(builds), *shown_manifest(current), f"{state}: {where}"], as_json=as_json
+    )
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_found
 from trt_workbench.core.settings import Device, Plugins
 
 
@@ -29,14 +29,10 @@ def refit_engine(
     from trt_workbench.core.documents import json_values
     from trt_workbench.engine.loading import read_plan
     from trt_workbench.engine.refit import refit_plan
+    from trt_workbench.inspect import shown_manifest
     from trt_workbench.model.opened import Model
 
     checked = read_plan(plan, advise_trust=False)
     manifest = refit_plan(checked, Model.open(model), output, device=device, plugins=plugins)
-    if as_json:
-        print_json({"schema_version": 1, "plan": str(output), "manifest": json_values(manifest)})
-        return
-    from trt_workbench.inspect import print_manifest
-
-    print_manifest(manifest)
-    print_line(f"Refitted: {output}")
+    document = {"schema_version": 1, "plan": str(output), "manifest": json_values(manifest)}
+    print_found(document, lambda _: [*shown_manifest(manifest), f"Refitted: {output}"], as_json=as_json)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from trt_workbench.console.common import print_line, print_table
 from trt_workbench.core.counts import counted
 from trt_workbench.core.directory import RunDirectory
 from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.core.workspace import PLAN_NAME, engine_cache
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.builds import BuiltGroup
 
 _MOST_LAYERS = 20
@@ -45,15 +46,16 @@ def what_is_left(error: BaseException, began: float, output: Path | None, *, for
     return "".join(f" {note}" for note in notes)
 
 
-def print_builds(group: BuiltGroup) -> None:
-    """Print the builds of one request, and why they differ."""
+def shown_builds(groups: Iterable[BuiltGroup]) -> Parts:
+    """Yield the builds of each request, and why they differ."""
     from trt_workbench.report.builds import layers, measured
 
-    print_table(measured(group))
-    print_line(f"{group.builds.words}.")
-    if group.layers:
-        print_table(layers(group, _MOST_LAYERS))
-    if len(group.layers) > _MOST_LAYERS:
-        print_line(f"And {counted(len(group.layers) - _MOST_LAYERS, 'more layer')}; --json has all.")
-    if group.note:
-        print_line(f"note: {group.note}")
+    for group in groups:
+        more = len(group.layers) - _MOST_LAYERS
+        yield from (
+            measured(group),
+            f"{group.builds.words}.",
+            layers(group, _MOST_LAYERS) if group.layers else None,
+            f"And {counted(more, 'more layer')}; --json has all." if more > 0 else None,
+            f"note: {group.note}" if group.note else None,
+        )

@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand
@@ -114,6 +114,8 @@ if TYPE_CHECKING:
 
     from trt_workbench.core.directory import RunDirectory
     from trt_workbench.report.tables import Table
+
+    Parts: TypeAlias = Iterable[Table | str | None]
 
 R = TypeVar("R")
 
@@ -408,6 +410,23 @@ def print_table(table: Table) -> None:
         )
     console = Console()
     console.print(fit(printed, console), crop=False)
+
+
+def print_parts(parts: Parts) -> None:
+    """Print tables as their columns declare them, and lines as they are; what is empty is left out."""
+    for part in [one for one in parts if one]:
+        if isinstance(part, str):
+            print_line(part)
+        else:
+            print_table(part)
+
+
+def print_found(document: Any, shown: Callable[[Any], Parts], *, as_json: bool) -> None:
+    """Print a document that `--json` asks for, else what people see of it."""
+    if as_json:
+        print_json(document)
+    else:
+        print_parts(shown(document))
 
 
 def print_run(directory: Path) -> None:

@@ -8,13 +8,16 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trt_workbench.console.common import print_json, print_run
+from trt_workbench.console.common import print_json, print_parts, print_run
 from trt_workbench.console.progress import at_stage
 from trt_workbench.core.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
+
+if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def draw(directory: Path, *, debug: bool = False) -> ReportOutcome:
 def present(
     directory: Path,
     document: Any,
-    show: Callable[[Path], object],
+    show: Callable[[Path], Parts | None],
     *,
     as_json: bool,
     debug: bool = False,
@@ -73,7 +76,7 @@ def present(
     Args:
         directory: the run directory.
         document: what `--json` prints, with the directory.
-        show: prints it for people.
+        show: returns what people see of it, or prints that.
         as_json: whether `--json` was given.
         debug: as of `draw`.
         report: whether there is to be one.
@@ -84,6 +87,6 @@ def present(
 
         print_json({**json_values(document), "directory": str(directory)})
     else:
-        show(directory)
+        print_parts(show(directory) or ())
         print_run(directory)
     return drawing

@@ -14,8 +14,6 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     interrupted,
-    print_line,
-    print_table,
     say,
     say_if_allowed,
 )
@@ -26,6 +24,7 @@ from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.quantize import CalibrationSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.decide.document import Decision
 
 
@@ -71,7 +70,7 @@ def decide(
         directory = run.commit("partial" if made.interrupted else "complete")
     several = builds_of(directory)
     document = {**decision.model_dump(mode="json"), **({"builds": several} if several else {})}
-    drawing = present(directory, document, partial(_show, decision), as_json=as_json, debug=debug)
+    drawing = present(directory, document, partial(_shown, decision), as_json=as_json, debug=debug)
     if made.interrupted:
         raise interrupted(directory)
     if not decision.reach.passed:
@@ -79,18 +78,10 @@ def decide(
     drawing.end()
 
 
-def _show(decision: Decision, directory: Path) -> None:
-
-    from trt_workbench.console.builds import print_builds
+def _shown(decision: Decision, directory: Path) -> Parts:
+    from trt_workbench.console.builds import shown_builds
     from trt_workbench.core.builds import builds_of
 
-    print_table(decision.table)
-    for group in builds_of(directory):
-        print_builds(group)
-    for half in decision.halves(command=True):
-        print_line(half)
-    for doubt in decision.recommendation.doubts:
-        print_line(f"  But: {doubt}")
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
@@ -102,5 +93,10 @@ def _show(decision: Decision, directory: Path) -> None:
         ),
     )
     reasons = [f"{what} {', '.join(row.label for row in rows)}: {reason}" for (what, reason), rows in alike.items()]
-    for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
-        print_line(f"note: {sentence}")
+    return [
+        decision.table,
+        *shown_builds(builds_of(directory)),
+        *decision.halves(command=True),
+        *(f"  But: {doubt}" for doubt in decision.recommendation.doubts),
+        *(f"note: {sentence}" for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]),
+    ]

@@ -11,8 +11,6 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_line,
-    print_table,
     say,
     say_if_allowed,
     single_command_app,
@@ -24,6 +22,7 @@ from trt_workbench.quantize import Better, Score
 from trt_workbench.vision import CocoSettings, DataSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.quantize import ScoreMetrics
 
 
@@ -82,18 +81,16 @@ def eval_coco(
     with run_directory(RUN, output) as run, waiting("Scoring"):
         found = score_model(path, task, settings, run.path, say)
         directory = run.commit("complete", samples=found.samples, allow_unverified=settings.allow_unverified)
-    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug, report=report)
+    drawing = present(directory, found, partial(_shown, found), as_json=as_json, debug=debug, report=report)
     if found.guessed:
         raise CheckFailed(found.guessed[0])
     return drawing.end()
 
 
-def _show(found: ScoreMetrics, _directory: Path) -> None:
+def _shown(found: ScoreMetrics, _directory: Path) -> Parts:
     from trt_workbench.evaluate.score import answer
 
-    print_table(found.table)
-    for sentence in answer(found).said[len(found.guessed) :]:  # the error says these
-        print_line(sentence)
+    return [found.table, *answer(found).said[len(found.guessed) :]]  # the error says these
 
 
 def main() -> None:

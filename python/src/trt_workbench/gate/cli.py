@@ -13,7 +13,6 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_line,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.keywords import YAML, as_keywords
@@ -21,6 +20,7 @@ from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.gate.document import GateDocument
 
 _KINDS = {kind.exit_code: kind for kind in (CheckFailed, UsageProblem, ComponentMissing, DeviceFailure)}
@@ -55,14 +55,12 @@ def gate(
         write_text(run.path / "summary.md", markdown(found))
         write_text(run.path / "junit.xml", junit(found))
         directory = run.commit("complete", passed=found.passed)
-    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
+    drawing = present(directory, found, partial(_shown, found), as_json=as_json, debug=debug)
     if not found.passed:
         raise _KINDS[max(one.exit_code for one in found.checks)](found.headline)
     drawing.end()
 
 
-def _show(found: GateDocument, _directory: Path) -> None:
-    for one in found.checks:
-        print_line(f"{one.word if one.passed else 'FAILED'}  {one.name}: {one.text}")
-    if found.passed:  # else the error says it
-        print_line(found.headline)
+def _shown(found: GateDocument, _directory: Path) -> Parts:
+    lines = [f"{one.word if one.passed else 'FAILED'}  {one.name}: {one.text}" for one in found.checks]
+    return [*lines, found.headline if found.passed else ""]  # else the error says it

@@ -15,6 +15,8 @@ from trt_workbench.console.common import (
     handled,
     note,
     print_json,
+    print_parts,
+    print_run,
     single_command_app,
 )
 from trt_workbench.console.options import marked, spelled
@@ -122,9 +124,10 @@ def infer_engine(
     if as_json:
         print_json({**outcome.metrics, "directory": str(directory)})
     else:
-        from trt_workbench.infer.tables import print_outcome
+        from trt_workbench.infer.tables import shown
 
-        print_outcome(outcome, directory)
+        print_parts(shown(outcome))
+        print_run(directory)
     if outcome.failures:
         more = f" And {len(outcome.failures) - 1} more like it." if len(outcome.failures) > 1 else ""
         raise CheckFailed(f"{outcome.failures[0]}{more} Full report: {directory / 'metrics.json'}")

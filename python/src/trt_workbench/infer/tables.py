@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import print_line, print_run, print_table
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.percent import covered
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.infer.settings import InferOutcome
 
 # Parts of a query as people read them, by their key in metrics.json.
@@ -26,17 +25,16 @@ _PARTS = {
 }
 
 
-def print_outcome(outcome: InferOutcome, directory: Path) -> None:
-    """Print outputs, checks, and what was measured."""
+def shown(outcome: InferOutcome) -> Parts:
+    """Return outputs, checks, and what was measured."""
     metrics = outcome.metrics
-    print_table(Table(_OUTPUTS, metrics["outputs"].items(), "Outputs over all samples"))
-    if metrics["benchmark"]:
-        _print_benchmark(metrics["benchmark"])
-    about = _about_engine(metrics) if "plan_bytes" in metrics["memory"] else _about_model(metrics)
-    notes = [f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())]
-    for line in (*about, *notes):
-        print_line(line)
-    print_run(directory)
+    measured = metrics["benchmark"]
+    return [
+        Table(_OUTPUTS, metrics["outputs"].items(), "Outputs over all samples"),
+        *(_benchmark(measured) if measured else ()),
+        *(_about_engine(metrics) if "plan_bytes" in metrics["memory"] else _about_model(metrics)),
+        *(f"note: {text}" for text in (measured or {}).get("notes", ())),
+    ]
 
 
 def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
@@ -79,7 +77,7 @@ _OUTPUTS = (
 )
 
 
-def _print_benchmark(measured: Mapping[str, Any]) -> None:
+def _benchmark(measured: Mapping[str, Any]) -> Parts:
     from trt_workbench.core.statistics.summary import claimed, too_few
 
     percents = sorted({50, 90, 95, 99, *measured["settings"]["percentiles"]})
@@ -92,18 +90,18 @@ def _print_benchmark(measured: Mapping[str, Any]) -> None:
     unit = "queries" if "queries" in measured else "calls"
     title = f"Milliseconds over {measured[unit]} {unit}"
     heads = [Column(one, lambda row, one=one: claimed(row[1], one), 3) for one in columns]  # type: ignore[misc]
-    print_table(Table(("", *heads), list(rows.items()), title))
     graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
     speed = f"Throughput {measured['throughput_qps']:.1f} {unit}/s over {measured['wall_ms'] / 1e3:.2f} s"
-    print_line(f"{speed}{graph}")
-    for part in dict.fromkeys(too_few(one, columns, unit) for one in rows.values()):
-        if part:
-            print_line(f"note: {part}; measure longer.")
-    if "user_calls" in measured:
-        _print_calls(measured["user_calls"])
+    few = dict.fromkeys(too_few(one, columns, unit) for one in rows.values())
+    return [
+        Table(("", *heads), list(rows.items()), title),
+        f"{speed}{graph}",
+        *(f"note: {part}; measure longer." for part in few if part),
+        *(_calls(measured["user_calls"]) if "user_calls" in measured else ()),
+    ]
 
 
-def _print_calls(found: Mapping[str, Any]) -> None:
+def _calls(found: Mapping[str, Any]) -> Parts:
     coverage = found["rows"][0]["time_us"]["coverage"]
     title = f"Microseconds of a user's call: median of {found['rounds']} rounds, {covered(coverage)} interval"
     heads = [
@@ -113,9 +111,8 @@ def _print_calls(found: Mapping[str, Any]) -> None:
         Column("above compute", "above_compute_us.median", 1),
         Column("interval", lambda row: (above := row.get("above_compute_us")) and [above["low"], above["high"]], 1),
     ]
-    print_table(Table(heads, found["rows"], title))
-    for name, reason in found["left_out"].items():
-        print_line(f"note: {name} was left out: {reason}.")
+    left_out = (f"note: {name} was left out: {reason}." for name, reason in found["left_out"].items())
+    return [Table(heads, found["rows"], title), *left_out]
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:

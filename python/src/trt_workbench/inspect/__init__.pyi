@@ -1,1 +1,1 @@
-from .engine_cli import print_manifest as print_manifest
+from .engine_cli import shown_manifest as shown_manifest

@@ -11,9 +11,7 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
 )
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
@@ -22,7 +20,7 @@ from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
 from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
-    pass
+    from trt_workbench.console.common import Parts
 
 
 @handled
@@ -66,26 +64,24 @@ def inspect(
     from trt_workbench.inspect.model_facts import language_model_facts, model_facts
 
     if model.is_dir():
-        document, show = language_model_facts(model), _show_language_model
+        document, shown = language_model_facts(model), _language_model
     else:
-        document, show = model_facts(model), _show_model
-    if as_json:
-        print_json(document)
-    else:
-        show(document)
+        document, shown = model_facts(model), _model
+    print_found(document, shown, as_json=as_json)
 
 
-def _show_model(document: dict[str, Any]) -> None:
+def _model(document: dict[str, Any]) -> Parts:
     tensors = (
         (kind, one["name"], one["dtype"], _shape(one["shape"]))
         for kind in ("input", "output")
         for one in document[f"{kind}s"]
     )
-    print_table(Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"))
-    print_table(Table(("property", Column("value", "1", long=True)), _facts(document), "Model"))
-    title = counted(document["nodes"], "node")
-    print_table(Table(("operator", "nodes"), document["operators"].items(), title))
-    print_line(_parser(document["tensorrt"]))
+    return [
+        Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"),
+        Table(("property", Column("value", "1", long=True)), _facts(document), "Model"),
+        Table(("operator", "nodes"), document["operators"].items(), counted(document["nodes"], "node")),
+        _parser(document["tensorrt"]),
+    ]
 
 
 def _shape(dims: list[int | str | None] | None) -> str:
@@ -129,7 +125,7 @@ def _family(detector: dict[str, Any]) -> str:
     return f"{detector['family']}, {classes}{' with names' if detector['names'] else ''}, input {height}x{width}"
 
 
-def _show_language_model(document: dict[str, Any]) -> None:
+def _language_model(document: dict[str, Any]) -> Parts:
     by_type = ", ".join(f"{count:,} {dtype}" for dtype, count in document["parameters_by_type"].items())
     size = sum(one["size_bytes"] for one in document["weights"])
     rows = [
@@ -140,4 +136,4 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("tokenizer", "there" if document["tokenizer"] else "none"),
         ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]
-    print_table(Table(("property", Column("value", "1", long=True)), rows, "Model"))
+    return [Table(("property", Column("value", "1", long=True)), rows, "Model")]

@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_workbench.console.common import note, print_json, print_line, print_table
+from trt_workbench.console.common import note, print_found
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Plugins
 from trt_workbench.report.tables import Column, Table, at
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.engine.inspection import Inspection
     from trt_workbench.engine.manifest import Manifest
 
 
-def print_manifest(manifest: Manifest) -> None:
-    """Print inputs, outputs, profiles, and what the engine was made from and with."""
+def shown_manifest(manifest: Manifest) -> Parts:
+    """Return inputs, outputs, profiles, and what the engine was made from and with."""
     tensors = (
         (kind, tensor.name, tensor.dtype, f"[{', '.join('?' if dim < 0 else str(dim) for dim in tensor.shape)}]")
         for kind, group in (("input", manifest.inputs), ("output", manifest.outputs))
         for tensor in group
     )
-    print_table(Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"))
-    print_table(Table(("property", Column("value", "1", long=True)), _facts(manifest), "Engine"))
-    for warning in manifest.warnings:
-        print_line(f"TensorRT warning: {warning}")
+    return [
+        Table(("", "name", "dtype", "shape"), tensors, "Inputs and outputs"),
+        Table(("property", Column("value", "1", long=True)), _facts(manifest), "Engine"),
+        *(f"TensorRT warning: {warning}" for warning in manifest.warnings),
+    ]
 
 
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:
@@ -54,18 +56,20 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     ]
 
 
-def print_inspection(found: Inspection) -> None:
-    """Print profiles, properties and layers as TensorRT reports them."""
+def _inspected(found: Inspection) -> Parts:
+    """Return profiles, properties and layers as TensorRT reports them."""
     ranges = (
         (number, tensor.name, *(str(list(dims)) for dims in profile))
         for tensor in found.tensors
         for number, profile in enumerate(tensor.profiles)
     )
-    print_table(Table(("profile", "input", "min", "opt", "max"), ranges, "Optimisation profiles"))
     facts = [(name, ", ".join(one) if isinstance(one, list) else str(one)) for name, one in found.summary.items()]
     facts += [(f"format of {one.name}", one.format) for one in found.tensors if "linear" not in one.format.lower()]
-    print_table(Table(("property", Column("value", "1", long=True)), facts, "Reported by TensorRT"))
-    print_table(Table(_LAYERS, enumerate(found.layers), counted(len(found.layers), "layer")))
+    return [
+        Table(("profile", "input", "min", "opt", "max"), ranges, "Optimisation profiles"),
+        Table(("property", Column("value", "1", long=True)), facts, "Reported by TensorRT"),
+        Table(_LAYERS, enumerate(found.layers), counted(len(found.layers), "layer")),
+    ]
 
 
 _LAYERS = (
@@ -107,14 +111,9 @@ def show_plan(
         found = inspect_plan(checked, allow_host_code=allow_host_code, device=device, plugins=plugins)
     for text in (*checked.notes, *(found.notes if found else ())):
         note(text)
-    if as_json:
-        print_json(_document(plan, checked, found))
-        return
-
-    if checked.manifest:
-        print_manifest(checked.manifest)
-    if found:
-        print_inspection(found)
+    manifest = shown_manifest(checked.manifest) if checked.manifest else ()
+    inspected = _inspected(found) if found else ()
+    print_found(_document(plan, checked, found), lambda _: [*manifest, *inspected], as_json=as_json)
 
 
 def _document(plan: Path, checked: Any, found: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,17 +13,15 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_json,
-    print_line,
-    print_run,
-    print_table,
 )
+from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted, sized
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import parts
 from trt_workbench.report.tables import Column, Table
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.model.partitions import Partitions, Subgraph
 
 _LISTED = 40
@@ -71,10 +70,7 @@ def partitions(
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)
         directory = run.commit("complete", nodes=len(found.nodes))
-    if as_json:
-        print_json({**document, "directory": str(directory)})
-    else:
-        _show(found, directory)
+    present(directory, document, partial(_shown, found), as_json=as_json, report=False)
 
 
 def _operators(part: Subgraph) -> str:
@@ -82,28 +78,26 @@ def _operators(part: Subgraph) -> str:
     return named + (" …" if len(part.operators) > 6 else "")
 
 
-def _show(found: Partitions, directory: Path) -> None:
-
-    print_line(f"{found.asked} ({found.basis})")
+def _shown(found: Partitions, _directory: Path) -> Parts:
     rows = (
         (number, part.provider, part.nodes, _operators(part), _borders(part.inputs), _borders(part.outputs))
         for number, part in enumerate(found.subgraphs[:_LISTED])
     )
-    print_table(Table(("subgraph", "provider", "nodes", "operators", "in", "out"), rows, "Subgraphs"))
     fallen = [node for node in found.nodes if node.reason]
-    if fallen:
-        nodes = (
-            (node.name, node.operator, node.provider, ", ".join(kind or "?" for kind in node.types), node.reason)
-            for node in fallen[:_LISTED]
-        )
-        heads = (Column("node", "0", long=True), "operator", "provider", "types", Column("why", "4", long=True))
-        print_table(Table(heads, nodes, "Nodes on other providers"))
+    nodes = (
+        (node.name, node.operator, node.provider, ", ".join(kind or "?" for kind in node.types), node.reason)
+        for node in fallen[:_LISTED]
+    )
+    heads = (Column("node", "0", long=True), "operator", "provider", "types", Column("why", "4", long=True))
     left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
-    if left:
-        print_line(f"{counted(left, 'more row')} in partitions.json.")
     counts = ", ".join(f"{provider} {count}" for provider, count in found.counts().items())
-    print_line(f"{counted(len(found.nodes), 'node')}: {counts}")
-    print_run(directory)
+    return [
+        f"{found.asked} ({found.basis})",
+        Table(("subgraph", "provider", "nodes", "operators", "in", "out"), rows, "Subgraphs"),
+        Table(heads, nodes, "Nodes on other providers") if fallen else None,
+        f"{counted(left, 'more row')} in partitions.json." if left else "",
+        f"{counted(len(found.nodes), 'node')}: {counts}",
+    ]
 
 
 def _borders(tensors: tuple[dict[str, Any], ...]) -> str:

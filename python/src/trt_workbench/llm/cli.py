@@ -13,8 +13,6 @@ from trt_workbench.console.common import (
     handled,
     interrupted,
     note,
-    print_line,
-    print_table,
     say,
     say_if_allowed,
     single_command_app,
@@ -30,6 +28,7 @@ from trt_workbench.llm.settings import LlmSettings
 from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.spread import Spread
     from trt_workbench.llm.outcome import LlmOutcome
     from trt_workbench.llm.run import LlmRequest
@@ -178,23 +177,22 @@ def require_gate(metrics: dict[str, Any], directory: Path) -> None:
         raise CheckFailed(f"The perplexity gate failed. {' '.join(failures)} Run directory: {directory}")
 
 
-def show(metrics: dict[str, Any], _directory: Path) -> None:
-    """Print what a run found."""
+def show(metrics: dict[str, Any], _directory: Path) -> Parts:
+    """Return what people see of a run."""
     from trt_workbench.llm.outcome import reach
     from trt_workbench.llm.report import PERPLEXITIES, generations
     from trt_workbench.verify import let_through
 
-    marked = metrics["backends"] + metrics["generation"]
-    for sentence in let_through(mark for row in marked for mark in row["verification"]):
-        print_line(sentence)
-    if metrics["backends"]:
-        title = f"Perplexity over {counted(metrics['tokens'], 'token')}"
-        print_table(Table(PERPLEXITIES, metrics["backends"], title))
-    if compared := [row for row in metrics["generation"] if row["agreement"]]:  # the others are named above
-        print_table(generations(compared))
-    if metrics["backends"]:
-        verdict = reach(metrics["backends"], []).word()
-        print_line(f"Gate (at most {limit(metrics['max_ppl_increase'])} perplexity): {verdict}")
+    rows, generated = metrics["backends"], metrics["generation"]
+    compared = [row for row in generated if row["agreement"]]  # the others are named above
+    title = f"Perplexity over {counted(metrics['tokens'], 'token')}"
+    gate = f"Gate (at most {limit(metrics['max_ppl_increase'])} perplexity): {reach(rows, []).word()}"
+    return [
+        *let_through(mark for row in rows + generated for mark in row["verification"]),
+        Table(PERPLEXITIES, rows, title) if rows else None,
+        generations(compared) if compared else None,
+        gate if rows else "",
+    ]
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,7 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
     say,
 )
 from trt_workbench.core.counts import mebibytes
@@ -21,6 +19,9 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
 from trt_workbench.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
 
 
 @handled
@@ -94,10 +95,7 @@ def export_llm(
     directory = examine_llm_directory(model)
     check_folder(directory, output, settings)
     manifest = export(directory, output, settings, say)
-    if as_json:
-        print_json({**manifest, "directory": str(output)})
-    else:
-        _show(manifest, output)
+    print_found({**manifest, "directory": str(output)}, _shown, as_json=as_json)
 
 
 def _opset(opset: int | None, tensorrt: str | None) -> int:
@@ -130,7 +128,5 @@ _GRAPHS = (
 )
 
 
-def _show(manifest: dict[str, Any], output: Path) -> None:
-
-    print_table(Table(_GRAPHS, manifest["graphs"], f"Opset {manifest['opset']}"))
-    print_line(f"Folder: {output}")
+def _shown(document: dict[str, Any]) -> Parts:
+    return [Table(_GRAPHS, document["graphs"], f"Opset {document['opset']}"), f"Folder: {document['directory']}"]

@@ -28,6 +28,6 @@ def profile(
     from trt_workbench.profile.run import profile as run_profile
 
     directory = run_profile(request, output, note)
-    from trt_workbench.profile.tables import document, print_profile
+    from trt_workbench.profile.tables import document, shown
 
-    present(directory, document(directory), print_profile, as_json=as_json, debug=debug).end()
+    present(directory, document(directory), shown, as_json=as_json, debug=debug).end()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import print_line, print_table
 from trt_workbench.profile.difference import LayerGroup, telling
 from trt_workbench.profile.view import SideView, answer, differences, kernels, operations, read, summary
+
+if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
 
 _ROWS = 12
 
@@ -34,19 +36,17 @@ def document(directory: Path) -> dict[str, Any]:
     }
 
 
-def print_profile(directory: Path) -> None:
-    """Print the tables and sentences of a run directory."""
+def shown(directory: Path) -> Parts:
+    """Return the tables and sentences of a run directory."""
     _, sides, groups = read(directory)
-    shown = [
+    tables = [
         table
         for side in sides
         for table in (operations(side, side.longest[:_ROWS]), kernels(side, _ROWS))
         if table.rows
     ]
-    for table in [*shown, *([differences(sides, telling(groups, _ROWS))] if len(sides) > 1 else [])]:
-        print_table(table)
-    for sentence in summary(sides, groups):
-        print_line(sentence)
+    compared = [differences(sides, telling(groups, _ROWS))] if len(sides) > 1 else []
+    return [*tables, *compared, *summary(sides, groups)]
 
 
 def _answer(sides: Sequence[SideView]) -> dict[str, Any] | None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_parts, say
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, SearchSettings, made_precision
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.quantize.candidates import Candidate
     from trt_workbench.quantize.search import Search
 
@@ -71,7 +73,7 @@ def quantize(
         document = candidate.evidence.model_dump(mode="json")
         print_json({**document, "output": str(output), "evidence": str(evidence_path(output))})
     else:
-        _show(candidate)
+        print_parts(_shown(candidate))
     drawing.end()
 
 
@@ -104,7 +106,7 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]
     return found.candidate, drawing
 
 
-def _show(candidate: Candidate) -> None:
+def _shown(candidate: Candidate) -> Parts:
     from trt_workbench.core.counts import counted
     from trt_workbench.core.percent import share
     from trt_workbench.model.graph_types import read_precision
@@ -112,22 +114,23 @@ def _show(candidate: Candidate) -> None:
     from trt_workbench.quantize.candidates import evidence_path
 
     evidence = candidate.evidence
-    print_line(f"Precision: {read_precision(Model.open(candidate.path)).text}")
-    low = f"{share(evidence.low_macs, 1)} of the arithmetic, {share(evidence.low_weights, 1)} of the weights"
-    print_line(f"In {candidate.precision}: {low}")
-    for reason, count in Counter(evidence.kept.values()).most_common():
-        print_line(f"Unchanged: {counted(count, 'group')} ({reason})")
-    if found := evidence.search:
-        print_line(found.words)
-    if data := evidence.calibration:
-        of = f"of {data.available}" if data.kind == "data" else "of noise: NOT CALIBRATED"
-        print_line(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
-        clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
-        if clipped[1].clipped:
-            print_line(f"Clipped most: {share(clipped[1].clipped, 2)} of {clipped[0]}")
-    if evidence.opset != evidence.source_opset:
-        print_line(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
-    for note in evidence.notes:
-        print_line(f"note: {note}")
-    print_line(f"Written: {candidate.path}")
-    print_line(f"Evidence: {evidence_path(candidate.path)}")
+    data, search, own = evidence.calibration, evidence.search, evidence.source_opset
+    of = f"of {data.available}" if data and data.kind == "data" else "of noise: NOT CALIBRATED"
+    ranges = [(one.clipped, name) for name, one in evidence.ranges.items()]
+    clipped, where = max(ranges, key=itemgetter(0), default=(0.0, ""))
+    return [
+        f"Precision: {read_precision(Model.open(candidate.path)).text}",
+        f"In {candidate.precision}: {share(evidence.low_macs, 1)} of the arithmetic, "
+        f"{share(evidence.low_weights, 1)} of the weights",
+        *(
+            f"Unchanged: {counted(count, 'group')} ({reason})"
+            for reason, count in Counter(evidence.kept.values()).most_common()
+        ),
+        search.words if search else "",
+        f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}" if data else "",
+        f"Clipped most: {share(clipped, 2)} of {where}" if data and clipped else "",
+        "" if evidence.opset == own else f"Operator set: {evidence.opset} (the model has {own})",
+        *(f"note: {note}" for note in evidence.notes),
+        f"Written: {candidate.path}",
+        f"Evidence: {evidence_path(candidate.path)}",
+    ]

@@ -13,8 +13,6 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_line,
-    print_table,
     say,
 )
 from trt_workbench.console.drawing import present
@@ -23,9 +21,11 @@ from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.quantize.document import Sensitivity
 
 _SHOWN = 20
+_KEPT = "fp32 in place of a share: quantize keeps the group in fp32 anyway"
 
 
 @handled
@@ -74,23 +74,21 @@ def sensitivity(
         directory = run.commit("complete")
     if not found.calibrated:
         say("The ranges are from noise: NOT CALIBRATED.")
-    present(directory, found, partial(_show, found), as_json=as_json, debug=debug).end()
+    present(directory, found, partial(_shown, found), as_json=as_json, debug=debug).end()
 
 
-def _show(found: Sensitivity, directory: Path) -> None:
+def _shown(found: Sensitivity, directory: Path) -> Parts:
     from trt_workbench.core.artefacts import read_environment
     from trt_workbench.quantize.sensitivity_report import brings, groups, proposed
 
-    for line in filter(None, (brings(found), proposed(found, read_environment(directory).command_line))):
-        print_line(line)
-    print_table(groups(found, _SHOWN))
-    if len(found.groups) > _SHOWN:
-        print_line(f"and {counted(len(found.groups) - _SHOWN, 'more group')}")
-    if len(found.free) < len(found.groups):
-        print_line("fp32 in place of a share: quantize keeps the group in fp32 anyway")
+    more, scored = len(found.groups) - _SHOWN, counted(found.scored or 0, "sample")
     whole = f"{found.sqnr_db:z.1f} dB" if found.sqnr_db is not None else "no noise"
-    print_line(f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
-    if found.baseline is not None:
-        print_line(
-            f"{found.figure} of the float model: {found.baseline:.4f} on {counted(found.scored or 0, 'sample')}",
-        )
+    return [
+        brings(found),
+        proposed(found, read_environment(directory).command_line),
+        groups(found, _SHOWN),
+        f"and {counted(more, 'more group')}" if more > 0 else "",
+        _KEPT if len(found.free) < len(found.groups) else "",
+        f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}",
+        "" if found.baseline is None else f"{found.figure} of the float model: {found.baseline:.4f} on {scored}",
+    ]

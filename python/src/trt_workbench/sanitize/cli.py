@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,15 +11,16 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
 )
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Seed, pairs
 from trt_workbench.core.settings import shapes as read_shapes
 from trt_workbench.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
 
 
 @handled
@@ -65,30 +66,24 @@ def sanitize_onnx(
     rewritten, report, compared = sanitize_checked(opened, chosen, SanitizeSettings(dims=dims), wanted)
     write_model(rewritten, output)
     document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
-    if as_json:
-        print_json(document)
-    else:
-        _show(document)
+    print_found(document, _shown, as_json=as_json)
 
 
-def _show(document: dict[str, Any]) -> None:
+def _shown(document: dict[str, Any]) -> Parts:
     rows = (
         (name, entry["changes"], "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else ""))
         for name, entry in document["rewrites"].items()
     )
-    print_table(Table(("rewrite", "changes", Column("what", "2", long=True)), rows))
-    print_line(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
-    for finding in document["findings"]:
-        print_line(f"TensorRT may refuse: {finding}")
-    if document["check"] is None:
-        print_line("Not compared with the original model (--no-check).")
-    else:
-        largest = max((entry["max_abs"] for entry in document["check"]["outputs"].values()), default=0.0)
-        print_line(
-            f"Check passed: largest difference {largest:.3g} on {counted(document['check']['input_sets'], 'set')} of "
-            "inputs"
-        )
-    print_line(f"Written: {document['output']}")
+    check = document["check"] or {"outputs": {}, "input_sets": 0}
+    largest = max((entry["max_abs"] for entry in check["outputs"].values()), default=0.0)
+    passed = f"Check passed: largest difference {largest:.3g} on {counted(check['input_sets'], 'set')} of inputs"
+    return [
+        Table(("rewrite", "changes", Column("what", "2", long=True)), rows),
+        f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after",
+        *(f"TensorRT may refuse: {finding}" for finding in document["findings"]),
+        passed if document["check"] else "Not compared with the original model (--no-check).",
+        f"Written: {document['output']}",
+    ]
 
 
 def _number(text: str, name: str) -> int:

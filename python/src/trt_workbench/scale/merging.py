@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trt_workbench import bench, llm, stream, verify, vision
 from trt_workbench.core.artefacts import Status
@@ -12,20 +12,23 @@ from trt_workbench.core.directory import run_directory
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard_files import Shards
 
+if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
+
 
 class Merging(NamedTuple):
     """How shards of a command become one run.
 
     Attributes:
         merge: fills a folder with the files of the run, and returns the content of its metrics.json.
-        show: prints that.
+        show: returns what people see of it, or prints that.
         require: raises CheckFailed where a gate of the command failed.
         facts: what run.json says of metrics.json.
         keep: what is done with a whole run in its place.
     """
 
     merge: Callable[[Shards, Path], dict[str, Any]]
-    show: Callable[[dict[str, Any], Path], None]
+    show: Callable[[dict[str, Any], Path], Parts | None]
     require: Callable[[dict[str, Any], Path], None] = lambda _metrics, _directory: None
     facts: Callable[[dict[str, Any]], dict[str, Any]] = lambda _metrics: {}
     keep: Callable[[dict[str, Any], Path], object] = lambda _metrics, _directory: None

@@ -14,8 +14,6 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     interrupted,
-    print_line,
-    print_table,
     say,
 )
 from trt_workbench.console.drawing import present
@@ -25,6 +23,7 @@ from trt_workbench.core.errors import CheckFailed, ComponentMissing
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.upgrade.document import Upgrade
 
 
@@ -65,7 +64,7 @@ def upgrade(
                 raise
         found = read(run.path)
         directory = run.commit("partial" if ended else "complete", passed=found.passed)
-    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
+    drawing = present(directory, found, partial(_shown, found), as_json=as_json, debug=debug)
     if ended:
         raise interrupted(directory)
     if failed := [one for one in found.models if one.outcome in FAILED]:
@@ -78,20 +77,18 @@ def upgrade(
     drawing.end()
 
 
-def _show(found: Upgrade, directory: Path) -> None:
-
-    from trt_workbench.console.builds import print_builds
+def _shown(found: Upgrade, directory: Path) -> Parts:
+    from trt_workbench.console.builds import shown_builds
     from trt_workbench.core.builds import builds_of
     from trt_workbench.upgrade.report import headline, models, named, parts
 
-    print_line(headline(found))
-    print_table(models(found))
-    for group in builds_of(directory):
-        print_builds(group)
-    for side, words in ((found.before, "before"), (found.after, "after")):
-        if side:
-            print_line(f"Stack {words}: {named(side)}")
-    for part in parts(directory, found):
-        print_line(part)
-    if found.after is None:
-        print_line(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")
+    recorded = f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}"
+    return [
+        headline(found),
+        models(found),
+        *shown_builds(builds_of(directory)),
+        f"Stack before: {named(found.before)}",
+        f"Stack after: {named(found.after)}" if found.after else "",
+        *parts(directory, found),
+        "" if found.after else recorded,
+    ]

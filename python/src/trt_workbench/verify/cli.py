@@ -16,9 +16,8 @@ from trt_workbench.console.common import (
     kept_if_interrupted,
     note,
     print_json,
-    print_line,
+    print_parts,
     print_run,
-    print_table,
     say,
 )
 from trt_workbench.console.drawing import draw
@@ -27,10 +26,11 @@ from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import Shard, ShardOption
-from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
+from trt_workbench.verify.fix_cli import check_fix, run_fix, shown_fixed
 from trt_workbench.verify.settings import FixSettings, VerifySettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.directory import RunDirectory
     from trt_workbench.verify.bisect import Bisected
     from trt_workbench.verify.opening import VerifyRequest
@@ -111,12 +111,10 @@ def verify(
         parts |= {"fix": tried.document()} if tried else {}
         print_json({**found.document, **parts, "directory": str(directory)})
     else:
-        show(found.document, directory)
+        print_parts(show(found.document, directory))
         print_run(directory)
-        if bisect:
-            _show_bisected(bisected, directory)
-        if tried:
-            show_fixed(tried, directory)
+        print_parts(_bisected(bisected, directory) if bisect else ())
+        print_parts(shown_fixed(tried, directory) if tried else ())
     if not (tried and tried.chosen):
         require_right(found.document, directory, " No workaround fixes it." if tried else "")
     drawing.end()
@@ -187,49 +185,43 @@ def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") 
         )
 
 
-def show(document: Mapping[str, Any], _directory: Path) -> None:
-    """Print what a run found."""
+def show(document: Mapping[str, Any], _directory: Path) -> Parts:
+    """Return what people see of a run."""
     from trt_workbench.verify.report import headline, outputs, sentence
     from trt_workbench.verify.verdict import in_words, spans
 
-    print_line(headline(document))
     rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
     shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)
-    print_table(outputs(document["precision"], shown[:_SHOWN]))
-    if len(shown) > _SHOWN:
-        print_line(f"verify.json has {counted(len(shown) - _SHOWN, 'more row')}.")
-    if count := document["cases_unverified"]:
-        print_line(f"Not verified: {counted(count, 'shape')} that could not be run.")
-    if count := document["cases_left"]:
-        print_line(f"Not tried: {counted(count, 'shape')}, as the time limit or a fault ended the run.")
-    if document["sizes"]:
-        tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
-        again = f" (--seed {document['sizes_seed']} repeats them)" if document["sizes_seed"] else ""
-        print_line(f"Sizes tried: {tried}{again}.")
-    if document["whole_numbers"]:
-        print_line(
-            f"Whole numbers tried: {'; '.join(f'{k} {in_words(one)}' for k, one in document['whole_numbers'].items())}."
-        )
-    for remark in document["remarks"]:
-        print_line(sentence(remark))
-    for way in document["ways"]:
-        if way["reason"]:
-            print_line(f"Not verified: {way['way']}: {way['reason']}")
+    more, unverified, left = len(shown) - _SHOWN, document["cases_unverified"], document["cases_left"]
+    tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
+    again = f" (--seed {document['sizes_seed']} repeats them)" if document["sizes_seed"] else ""
+    whole = "; ".join(f"{name} {in_words(one)}" for name, one in document["whole_numbers"].items())
+    return [
+        headline(document),
+        outputs(document["precision"], shown[:_SHOWN]),
+        f"verify.json has {counted(more, 'more row')}." if more > 0 else "",
+        f"Not verified: {counted(unverified, 'shape')} that could not be run." if unverified else "",
+        f"Not tried: {counted(left, 'shape')}, as the time limit or a fault ended the run." if left else "",
+        f"Sizes tried: {tried}{again}." if tried else "",
+        f"Whole numbers tried: {whole}." if whole else "",
+        *map(sentence, document["remarks"]),
+        *(f"Not verified: {way['way']}: {way['reason']}" for way in document["ways"] if way["reason"]),
+    ]
 
 
-def _show_bisected(found: Bisected | None, directory: Path) -> None:
+def _bisected(found: Bisected | None, directory: Path) -> Parts:
     if found is None:
-        print_line("Nothing is wrong: there is nothing to bisect.")
-        return
+        return ["Nothing is wrong: there is nothing to bisect."]
     if not found.nodes:
-        print_line(f"Bisection found no wrong part{f' at {found.case}' if found.case else ''}: {found.reason}.")
-        return
+        return [f"Bisection found no wrong part{f' at {found.case}' if found.case else ''}: {found.reason}."]
     left = "" if found.complete else "; time limit reached, run again with the same --output to continue"
-    print_line(f"Bisected at {found.case} in {counted(found.trials, 'trial')}, {found.seconds:.0f} s{left}:")
     nodes = ", ".join(f"{operator} {name}" for operator, name in zip(found.operators, found.nodes, strict=True))
-    print_line(f"  smallest {'crashing' if found.crash else 'wrong'} part: {nodes}")
-    print_line(f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}")
-    print_line(f"  reproduce: python {directory / 'bisect' / 'reproduce.py'}; bug report: report.md next to it")
+    return [
+        f"Bisected at {found.case} in {counted(found.trials, 'trial')}, {found.seconds:.0f} s{left}:",
+        f"  smallest {'crashing' if found.crash else 'wrong'} part: {nodes}",
+        f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}",
+        f"  reproduce: python {directory / 'bisect' / 'reproduce.py'}; bug report: report.md next to it",
+    ]
 
 
 def _worst_of_each(rows: list[Pair]) -> list[Pair]:

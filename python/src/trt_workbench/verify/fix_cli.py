@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trt_workbench.console.common import note, print_line, print_table
+from trt_workbench.console.common import note
 from trt_workbench.console.progress import waiting
 from trt_workbench.report.tables import Table
 from trt_workbench.verify.settings import FixSettings
@@ -13,6 +13,7 @@ from trt_workbench.verify.settings import FixSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.verification import Verification
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.outcome import Verified
@@ -93,18 +94,18 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
     return right
 
 
-def show_fixed(tried: Fixed, directory: Path) -> None:
-    """Print what was tried and what was taken."""
+def shown_fixed(tried: Fixed, directory: Path) -> Parts:
+    """Return what was tried and what was taken."""
     from trt_workbench.verify.report import WORKAROUNDS
 
-    print_line(f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):")
-    print_table(Table(WORKAROUNDS, tried.document()["tried"]))
-    if tried.time_over:
-        print_line(f"Not tried, time limit reached: {', '.join(tried.left) or 'none'}")
-    elif tried.left:
-        print_line(f"Not tried, as one is correct: {', '.join(tried.left)}")
-    if tried.chosen:
-        print_line(f"Fixed by {tried.chosen.name}: {directory / FIX}")
+    left = ", ".join(tried.left)
+    not_tried = f"Not tried, time limit reached: {left or 'none'}" if tried.time_over else ""
+    return [
+        f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):",
+        Table(WORKAROUNDS, tried.document()["tried"]),
+        not_tried or (left and f"Not tried, as one is correct: {left}"),
+        f"Fixed by {tried.chosen.name}: {directory / FIX}" if tried.chosen else "",
+    ]
 
 
 def _ms(value: float | None) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.console.common import interrupted, note, print_line, print_table, say
+from trt_workbench.console.common import interrupted, note, say
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
@@ -15,6 +15,7 @@ from trt_workbench.core.shard import exclude_each_other
 from trt_workbench.report.tables import Table
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.shard import Shard
     from trt_workbench.core.spread import Spread
     from trt_workbench.vision.forms.found import DataPlace
@@ -178,8 +179,8 @@ def _spread(request: CocoRequest, output: Path | None, numbers: tuple[int, ...])
     )
 
 
-def show(metrics: dict[str, Any], _directory: Path) -> None:
-    """Print the scores and times of a run."""
+def show(metrics: dict[str, Any], _directory: Path) -> Parts:
+    """Return the scores and times of a run."""
     from trt_workbench.core.statistics.summary import DRAWN, too_few
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
@@ -187,22 +188,19 @@ def show(metrics: dict[str, Any], _directory: Path) -> None:
     from trt_workbench.vision.operating import in_words
     from trt_workbench.vision.tasks.registry import task_of
 
-    mark = metrics["verification"]
-    for sentence in let_through([mark]):
-        print_line(sentence)
-    task = task_of(metrics["model"]["task"])
-    print_table(figures_of(metrics, task.figures, f"{task.rules} metrics"))
-    print_line(f"95 % intervals: {DRAWN.format(unit='images')}.")
-    if at := in_words(metrics):
-        print_line(at)
-    if metrics["latency_ms"]:
-        print_table(Table(TIMES, metrics["latency_ms"].items(), "Latency per image, ms"))
-        if few := too_few(metrics["latency_ms"]["total"], ("p50", "p90", "p99"), "images"):
-            print_line(f"note: {few}.")
-    if ran := precision_label(metrics, "text"):
-        print_line(f"Precision: {ran} (requested: {metrics['settings']['precision']})")
+    mark, latency, task = metrics["verification"], metrics["latency_ms"], task_of(metrics["model"]["task"])
+    few = too_few(latency["total"], ("p50", "p90", "p99"), "images") if latency else ""
+    ran = precision_label(metrics, "text")
     speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
-    if mark:
-        print_line(f"Engine: {mark['text']}")
     found = "" if task.of_images else f", {counted(metrics['detections'], 'detection')}"
-    print_line(f"{counted(metrics['images'], 'image')}{speed}{found}")
+    return [
+        *let_through([mark]),
+        figures_of(metrics, task.figures, f"{task.rules} metrics"),
+        f"95 % intervals: {DRAWN.format(unit='images')}.",
+        in_words(metrics),
+        Table(TIMES, latency.items(), "Latency per image, ms") if latency else None,
+        f"note: {few}." if few else "",
+        f"Precision: {ran} (requested: {metrics['settings']['precision']})" if ran else "",
+        f"Engine: {mark['text']}" if mark else "",
+        f"{counted(metrics['images'], 'image')}{speed}{found}",
+    ]

@@ -14,9 +14,7 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     note,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
     say,
     say_if_allowed,
 )
@@ -29,6 +27,7 @@ from trt_workbench.report.tables import Column, Table
 from trt_workbench.vision.settings import PredictSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.vision.document import Prediction
     from trt_workbench.vision.predict import PredictRequest
 
@@ -58,10 +57,8 @@ def predict(
     document, directory = _run(PredictRequest(model=model, sources=tuple(images), **vars(settings)), output, pictures)
     for text in document["notes"]:
         note(text)
-    if as_json:
-        print_json({**document, "directory": str(directory)})
-    else:
-        _show(document, directory)
+    found = {**document, "directory": str(directory)}
+    print_found(found, lambda _: _shown(document, directory), as_json=as_json)
     if document["status"] == "partial":
         done, of = document["images"], document["images_requested"]
         say(
@@ -94,31 +91,29 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
             return document, run.commit(document["status"], **facts, allow_unverified=request.allow_unverified)
 
 
-def _show(document: Prediction, directory: Path) -> None:
+def _shown(document: Prediction, directory: Path) -> Parts:
     from trt_workbench.verify import let_through
     from trt_workbench.vision.tasks.registry import task_of
 
-    for sentence in let_through([document["verification"]]):
-        print_line(sentence)
     of_images = task_of(document["model"]["task"]).of_images
-    if of_images:
-        _show_ranked(directory, document["images"])
-    print_table(Table(("class", "images" if of_images else "found"), document["by_class"].items()))
-    print_line(f"Precision: {precision_label(document, 'text') or 'unknown'}")
-    bare, least = document["images_without"], document["settings"]["conf"]
+    bare, least, latency = document["images_without"], document["settings"]["conf"], document["latency_ms"]
     without = f" ({bare} without objects at --conf {least})" if bare else ""
     objects = "" if of_images else f"Objects: {document['detections']}; "
-    print_line(f"{objects}images: {document['images']}{without}".capitalize())
-    if document["latency_ms"]:
-        median = document["latency_ms"]["detect"]["p50"]
-        print_line(f"Time per image: {median:.2f} ms (median, from decoded image to result)")
-    print_line(f"Detections: {directory / 'detections.jsonl'}")
-    if (directory / PICTURES).is_dir():
-        print_line(f"Pictures: {directory / PICTURES}")
+    median = f"{latency['detect']['p50']:.2f} ms (median, from decoded image to result)" if latency else ""
+    return [
+        *let_through([document["verification"]]),
+        _ranked(directory, document["images"]) if of_images else None,
+        Table(("class", "images" if of_images else "found"), document["by_class"].items()),
+        f"Precision: {precision_label(document, 'text') or 'unknown'}",
+        f"{objects}images: {document['images']}{without}".capitalize(),
+        f"Time per image: {median}" if latency else "",
+        f"Detections: {directory / 'detections.jsonl'}",
+        f"Pictures: {directory / PICTURES}" if (directory / PICTURES).is_dir() else "",
+    ]
 
 
-def _show_ranked(directory: Path, images: int) -> None:
-    """Print the classes of the first images, the best first."""
+def _ranked(directory: Path, images: int) -> Table:
+    """Return the classes of the first images, the best first."""
     from trt_workbench.core.documents import read_lines
     from trt_workbench.vision.document import DetectionRecord
 
@@ -133,4 +128,4 @@ def _show_ranked(directory: Path, images: int) -> None:
         )
         for (image, frame), mine in list(found.items())[:_SHOWN]
     ]
-    print_table(Table((Column("image", "0", long=True), "classes"), rows, f"Best classes{more}"))
+    return Table((Column("image", "0", long=True), "classes"), rows, f"Best classes{more}")

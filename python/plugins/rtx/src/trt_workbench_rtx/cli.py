@@ -14,8 +14,6 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
-    print_line,
-    print_table,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.options import spelled
@@ -27,6 +25,7 @@ from trt_workbench.report.tables import Table
 from trt_workbench_rtx.cards import TIME_LIMIT_S
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench_rtx.document import TargetCheck
 
 
@@ -80,7 +79,7 @@ def check_target(
         write_json(run.path / "check-target.json", found)
         write_json(run.path / "layers.json", layers)
         directory = run.commit("complete", passed=found.passed)
-    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
+    drawing = present(directory, found, partial(_shown, found), as_json=as_json, debug=debug)
     if stopped := [target for target in found.targets if target.outcome != "built"]:
         more = f" Also failed: {', '.join(one.name for one in stopped[1:])}." if stopped[1:] else ""
         raise CheckFailed(
@@ -90,14 +89,13 @@ def check_target(
     drawing.end()
 
 
-def _show(found: TargetCheck, _directory: Path) -> None:
+def _shown(found: TargetCheck, _directory: Path) -> Parts:
     from trt_workbench_rtx.report import TARGETS
 
-    print_line(f"{Path(found.model).name}: {sized(found.model_size_bytes)}, {found.graph_precision['text']}")
-    print_table(Table(TARGETS, found.targets))
-    for one in found.targets:
-        if one.reason:
-            print_line(f"{one.name}: {one.reason}")
-    for text in found.notes:
-        print_line(text)
-    print_line(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")
+    return [
+        f"{Path(found.model).name}: {sized(found.model_size_bytes)}, {found.graph_precision['text']}",
+        Table(TARGETS, found.targets),
+        *(f"{one.name}: {one.reason}" for one in found.targets if one.reason),
+        *found.notes,
+        f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.",
+    ]

@@ -8,15 +8,14 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
     say_if_allowed,
 )
 from trt_workbench.report.tables import Table
 from trt_workbench_serving.settings import TritonSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench_serving.run import ExportedRepository
 
 
@@ -36,19 +35,17 @@ def export_triton(
 
     say_if_allowed(allow_unverified=settings.allow_unverified)
     made = export(settings)
-    if as_json:
-        print_json(made.document())
-    else:
-        _show(made)
+    print_found(made.document(), lambda _: _shown(made), as_json=as_json)
 
 
-def _show(made: ExportedRepository) -> None:
+def _shown(made: ExportedRepository) -> Parts:
     row = (
         *(made.config[name] for name in ("name", "backend", "max_batch_size")),
         *(", ".join(one["name"] for one in made.config[side]) for side in ("input", "output")),
     )
-    print_table(Table(("model", "executed by", "most rows", "inputs", "outputs"), [row]))
-    for note in made.notes:
-        print_line(note)
-    print_line(f"Example of a client: {made.client}")
-    print_line(f"Start it: tritonserver --model-repository={made.repository.resolve()}")
+    return [
+        Table(("model", "executed by", "most rows", "inputs", "outputs"), [row]),
+        *made.notes,
+        f"Example of a client: {made.client}",
+        f"Start it: tritonserver --model-repository={made.repository.resolve()}",
+    ]
