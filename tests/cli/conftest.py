@@ -114,9 +114,9 @@ class CocoSetup:
         self.annotations.write_text(json.dumps({**document, **parts}))
 
     def arguments(self, *more: str) -> list[str]:
-        given = {"--model": self.model, "--data": self.images, "--annotations": self.annotations}
+        given = {"--data": self.images, "--annotations": self.annotations, "--output": self.output}
         fixed = [str(part) for pair in given.items() for part in pair]
-        return [*fixed, "--output", str(self.output), *more]
+        return [str(self.model), *fixed, *more]
 
     def invoke(self, *more: str) -> Result:
         return self.invoke_exactly(self.arguments(*more))

@@ -61,7 +61,7 @@ def test_truncated_model(coco: Any, keep: float) -> None:
 
 
 def test_a_model_without_a_dataset_is_the_embedded_one(coco: Any) -> None:
-    words = ["--model", str(coco.model)]
+    words = [str(coco.model)]
     coco.assert_refused(coco.invoke_exactly(words), "fit only the embedded models", str(coco.model))
     coco.model.unlink()
     coco.assert_refused(coco.invoke_exactly(words), "The model file does not exist", str(coco.model))
@@ -116,5 +116,5 @@ def test_imgsz_missing_for_a_model_of_any_size(coco: Any) -> None:
 def test_classes_of_images_are_nothing_for_a_detector(coco: Any) -> None:
     (coco.root / "classes").mkdir()
     coco.images.rename(coco.root / "classes" / "square")
-    command = ["--model", str(coco.model), "--data", str(coco.root / "classes"), "--output", str(coco.output)]
+    command = [str(coco.model), "--data", str(coco.root / "classes"), "--output", str(coco.output)]
     coco.assert_refused(coco.invoke_exactly(command), "a class for each image, and the model is for")

@@ -169,7 +169,7 @@ READ = {
     "plan": ("inspect", "it.plan"),
     "settings": ("bench", "it.yaml", "--dry-run"),
     "build-settings": ("build-engine", "sound.onnx", "--config", "it.yaml", "--dry-run"),
-    "annotations": ("eval-coco", "--model", "sound.onnx", "--data", ".", "--annotations", "it.json"),
+    "annotations": ("eval-coco", "sound.onnx", "--data", ".", "--annotations", "it.json"),
     "run": ("report", "folder"),
     "llm": ("eval-llm", "folder"),
     "llm-inspect": ("inspect", "folder"),

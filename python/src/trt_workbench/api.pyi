@@ -190,7 +190,6 @@ def decide(
     exif: Literal["apply", "ignore"] = "ignore",
     calibration: str | None = None,
     samples: int = 128,
-    percentile: float = 99.99,
     classes: str | None = None,
     tokenizer: str | Path | None = None,
     window: int = 128,

@@ -195,7 +195,7 @@ def plans(work: Work, subject: Subject) -> dict[str, Path]:
 def score(work: Work, subject: Subject, precision: str, plan: Path) -> None:
     """Score one engine."""
     run = work.work / "runs" / f"score-{subject.name}.{precision}"
-    words = ["eval-coco", "--model", plan, *subject.data, "--no-report", "--allow-unverified", "--output", run]
+    words = ["eval-coco", plan, *subject.data, "--no-report", "--allow-unverified", "--output", run]
     work.step("score", f"{subject.name}.{precision}", words)
 
 

@@ -65,12 +65,12 @@ def test_a_plan_is_served_as_its_manifest_says(tmp_path: Path) -> None:
 
 
 def test_settings_of_batches_and_instances(tmp_path: Path) -> None:
-    words = ("--max-batch", 8, "--delay-us", 2000, "--instances", 3, "--version", 7, "--no-warmup")
+    words = ("--max-batch", 8, "--delay-us", 2000, "--instances", 3, "--no-warmup")
     found = exported(tmp_path, plan(tmp_path / "p.plan"), "--name", "mine", *words)
     assert (found["name"], found["max_batch_size"], "model_warmup" in found) == ("mine", 8, False)
     batching = {"max_queue_delay_microseconds": "2000"}
     assert (found["dynamic_batching"], found["instance_group"][0]["count"]) == (batching, 3)
-    assert (tmp_path / "repository" / "mine" / "7" / "model.plan").is_file()
+    assert (tmp_path / "repository" / "mine" / "1" / "model.plan").is_file()
     assert "dynamic_batching" not in exported(tmp_path, tmp_path / "p.plan", "--no-batching")
 
 

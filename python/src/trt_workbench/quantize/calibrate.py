@@ -25,7 +25,7 @@ from trt_workbench.model.low_precision.input_statistics import Gatherer, gather
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.model.low_precision.preparation import prepare
 from trt_workbench.model.low_precision.qdq import ranged_tensors
-from trt_workbench.model.low_precision.ranges import Histogram
+from trt_workbench.model.low_precision.ranges import PERCENTILE, Histogram
 from trt_workbench.model.opened import Model
 from trt_workbench.model.weights import save_model
 from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
@@ -131,7 +131,7 @@ def calibrate(
         data_sha256=None if data.random else digest.hexdigest(),
         transform=data.transform,
         seed=settings.seed,
-        percentile=settings.percentile,
+        percentile=PERCENTILE,
         inputs={name: gatherer.statistics() for name, gatherer in fed.items()},
     )
     used = {*(tensor.name for tensor in model.facts.inputs), *tensors}

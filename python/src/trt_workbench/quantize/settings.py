@@ -205,9 +205,6 @@ class CalibrationSettings(Preparation):
     samples: Annotated[int, Setting("Use this many samples, drawn at random from all.", _DATA, min=FEWEST_SAMPLES)] = (
         128
     )
-    percentile: Annotated[
-        float, Setting("Percentage of values that the method percentile keeps.", _DATA, min=50, max=100)
-    ] = 99.99
     classes: Annotated[str | None, CLASSES] = None
     tokenizer: Annotated[
         Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)

@@ -114,7 +114,7 @@ def _write(settings: TritonSettings, folder: str, text: str, files: dict[str, Pa
     place = settings.repository / folder
     with scratch_folder(".export-triton-", settings.repository) as scratch:
         made = scratch / folder
-        version = made / str(settings.version)
+        version = made / "1"
         version.mkdir(parents=True)
         for name, path in files.items():
             (version / name).parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,6 @@ class TritonSettings:
     ]
     repository: Annotated[Path, Setting("Folder of the models, as Triton's --model-repository.", flags="--output -o")]
     name: Annotated[str | None, Setting("Name of the model on the server; the file's by default.")] = None
-    version: Annotated[int, Setting("Version of the model: the folder of its files.", min=1)] = 1
     server_tensorrt: Annotated[
         str | None, Setting("TensorRT of the server: its version, or the folder of its libnvinfer.so.")
     ] = None

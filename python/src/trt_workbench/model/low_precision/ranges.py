@@ -16,6 +16,8 @@ from trt_workbench.model.low_precision.kinds import Method
 
 # Between half of them and all are in use, as a bin's width is a power of two.
 BINS = 4096
+PERCENTILE = 99.99
+"""Percentage of values that the method of that name keeps."""
 _POSITIVE_CODES = 128
 # Thresholds tried by entropy lie so many bins apart, by mse so many in all.
 _STRIDE, _TRIED = 16, 128
@@ -74,7 +76,7 @@ class Histogram:
             self.counts = np.pad(self.counts.reshape(-1, merged).sum(axis=1), (0, BINS - BINS // merged))
         self.width = width
 
-    def threshold(self, method: Method, precision: str, percentile: float = 99.99) -> float:
+    def threshold(self, method: Method, precision: str, percentile: float = PERCENTILE) -> float:
         """Return the absolute value that the format's largest code is to stand for; never above the largest value.
 
         Args:
@@ -98,7 +100,7 @@ class Histogram:
             bins = _entropy(used) if method == "entropy" else _mse(used, self.width, precision)
         return min(bins * self.width, self.largest)
 
-    def range(self, method: Method, precision: str, percentile: float = 99.99) -> TensorRange:
+    def range(self, method: Method, precision: str, percentile: float = PERCENTILE) -> TensorRange:
         """Return the threshold with what it cuts off."""
         threshold = self.threshold(method, precision, percentile)
         above = self.counts[math.ceil(threshold / self.width) :].sum() if self.width else 0
