@@ -216,7 +216,7 @@ _VALUES = [
 ]
 _OPTIONS = {
     "sanitize-onnx": ("--only", "--also", "--skip", "--dim", "--shape", "--size", "--rtol", "--atol", "--seed"),
-    "quantize": ("--method", "--samples", "--percentile", "--keep", "--imgsz", "--window", "--family", "--seed"),
+    "quantize": ("--method", "--samples", "--keep", "--imgsz", "--window", "--family", "--seed"),
     "sensitivity": ("--to", "--method", "--samples", "--score", "--score-samples", "--worst", "--keep", "--seed"),
     "infer-engine": (
         "--backend",
@@ -234,7 +234,6 @@ _OPTIONS = {
         "--depth",
         "--percentiles",
         "--profile",
-        "--state",
         "--device",
         "--seed",
         "--export-times",
@@ -252,7 +251,7 @@ _OPTIONS = {
     ),
     "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
     "check-target": ("--gpu", "--profile", "--max-batch", "--time-limit"),
-    "export-triton": ("--name", "--version", "--max-batch", "--delay-us", "--preferred", "--instances"),
+    "export-triton": ("--name", "--max-batch", "--delay-us", "--instances"),
     "eval-coco": (
         "--family",
         "--backend",

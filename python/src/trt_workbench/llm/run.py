@@ -46,6 +46,7 @@ from trt_workbench.llm.text import (
     scored_positions,
 )
 from trt_workbench.model.llm_directory import LlmDirectory, examine_llm_directory
+from trt_workbench.model.opsets import DEFAULT_OPSET
 from trt_workbench.verify import refuse_wrong
 
 Progress = Callable[[int, int], None]
@@ -139,7 +140,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self._source = ModelSource(
             self.directory,
             request.device,
-            request.opset,
+            DEFAULT_OPSET,
             request.threads,
             say,
             request.graphs,

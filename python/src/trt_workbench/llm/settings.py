@@ -8,7 +8,6 @@ from typing import Annotated, Literal, get_args
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Setting, parts, sizes
-from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,6 @@ class LlmSettings:
     ] = (64,)
     new_tokens: Annotated[int, Setting("Tokens to generate.", min=1)] = 64
     device: Annotated[str, Setting("Device of PyTorch: auto, cpu, cuda, cuda:1.")] = "auto"
-    opset: Annotated[int, Setting("ONNX operator set of the exported graphs.", min=OLDEST_OPSET, max=NEWEST_OPSET)] = (
-        DEFAULT_OPSET
-    )
     graphs: Annotated[Path | None, Setting("Folder of export-llm with the graphs, instead of exporting them.")] = None
     calibration: Annotated[str | None, Setting("Calibration text for ort-cpu:int8 and ort-cpu:fp8, or random.")] = None
     threads: Annotated[int | None, Setting("CPUs that a runtime may use; all by default.", min=1)] = None
