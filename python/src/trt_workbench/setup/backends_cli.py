@@ -8,9 +8,7 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
 )
 from trt_workbench.core.counts import grouped
 from trt_workbench.report.tables import Table
@@ -25,15 +23,13 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
     from trt_workbench.backends.registry import availabilities
 
     found = availabilities()
-    if as_json:
-        print_json({name: asdict(state) for name, state in found.items()})
-        return
+    lacking = [name for name, state in found.items() if not state.ok]
+    alike = grouped(lacking, lambda name: f"{found[name].reason} {found[name].fix}".rstrip())
     rows = (
         (name, "yes" if state.ok else "no", ", ".join(" ".join(one) for one in state.versions.items()))
         for name, state in found.items()
     )
-    print_table(Table(("backend", "available", "versions"), rows))
-    lacking = [name for name, state in found.items() if not state.ok]
-    alike = grouped(lacking, lambda name: f"{found[name].reason} {found[name].fix}".rstrip())
-    for reason, names in alike.items():
-        print_line(f"{', '.join(names)}: {reason}")
+    table = Table(("backend", "available", "versions"), rows)
+    reasons = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
+    document = {name: asdict(state) for name, state in found.items()}
+    print_found(document, lambda _: [table, *reasons], as_json=as_json)

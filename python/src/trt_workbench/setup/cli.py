@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,7 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
     say,
     stderr_console,
 )
@@ -31,6 +29,10 @@ class Origin(enum.StrEnum):
     wheels = "wheels"
     pinned = "pinned"
     pypi = "pypi-8.6.0"
+
+
+if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
 
 
 @handled
@@ -83,10 +85,7 @@ def setup_tensorrt(
     )
     with at_stage(lambda: None if stderr_console().is_terminal else "Setting up TensorRT"):  # pip draws its own bar
         result = setup.setup_tensorrt(request, say)
-    if as_json:
-        print_json(_document(result))
-    else:
-        _print_result(result)
+    print_found(_document(result), _shown, as_json=as_json)
 
 
 def _document(result: Any) -> dict[str, Any]:
@@ -109,16 +108,14 @@ def _document(result: Any) -> dict[str, Any]:
     }
 
 
-def _print_result(result: Any) -> None:
-
+def _shown(document: dict[str, Any]) -> Parts:
     from trt_workbench.core.launcher import task
 
-    document = _document(result)
     parts = ("headers_version", "library_version", "library", "parser", "plugin", "trtexec")
     rows = [(one.replace("_", " "), document[one] or "not found") for one in parts]
-    print_table(Table(("part", Column("found", "1", long=True)), rows))
-    for note in result.notes:
-        print_line(note)
-    print_line(f"{'Set up' if result.changed else 'Already set up'}: {document['root']}")
-    if result.changed:
-        print_line(f"Next, build the native core against it: {task('build-native')}.")
+    return [
+        Table(("part", Column("found", "1", long=True)), rows),
+        *document["notes"],
+        f"{'Set up' if document['changed'] else 'Already set up'}: {document['root']}",
+        f"Next, build the native core against it: {task('build-native')}." if document["changed"] else "",
+    ]
