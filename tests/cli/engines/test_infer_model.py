@@ -163,6 +163,7 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
         ("--threads",),
         ("--depth", "2"),
         ("--no-transfers",),
+        ("--no-single-calls",),
         ("--export-times", "t.json"),
         ("--no-cuda-graph",),
         ("--block",),

@@ -63,7 +63,7 @@ class NativeEngine:
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes: queries, single calls from C++ and from Python, calls in rounds."""
         ways = 1 + 2 * len(settings.calls) if settings.calls else 0
-        return settings.duration_s * (3 + ways)
+        return settings.duration_s * (1 + 2 * settings.single_calls + ways)
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Measure single calls, then queries, for which the session is closed: its memory is read before."""

@@ -46,7 +46,7 @@ def measure(
         CheckFailed: a call gave other outputs than the session.
         DeviceFailure: the device failed or is out of memory.
     """
-    singles, records = _single_calls(session, inputs, settings)
+    singles, records = _single_calls(session, inputs, settings) if settings.single_calls else ({}, [])
     caller = Caller(session, inputs, request) if settings.calls else None
     # its streams go to the bench: kernels launched on a second one would slow down those of the engine's graph
     session.close()
@@ -65,9 +65,10 @@ def measure(
         "cuda_graph": result.graph,
         "cuda_graph_fallback": result.graph_fallback,
         **{name: summary(samples, settings.percentiles) for name, samples in parts.items()},
-        "single_calls": singles,
     }
     metrics["compute_variation_percent"] = _variation_percent(result.compute_ms)
+    if singles:
+        metrics["single_calls"] = singles
     if costs:
         metrics["user_calls"] = costs.metrics
         records += costs.records

@@ -111,6 +111,9 @@ class MeasureSettings:
     spin: _Spin = True
     cuda_graph: _CudaGraph = True
     transfers: Annotated[bool, Setting("Copy inputs and outputs in every query.", _BENCH), Native()] = True
+    single_calls: Annotated[
+        bool, Setting("Also time single calls end to end, from C++ and Python.", _BENCH), Native()
+    ] = True
     calls: Annotated[
         tuple[str, ...],
         Setting(
