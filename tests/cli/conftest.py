@@ -114,9 +114,9 @@ class CocoSetup:
         self.annotations.write_text(json.dumps({**document, **parts}))
 
     def arguments(self, *more: str) -> list[str]:
-        given = {"--data": self.images, "--annotations": self.annotations, "--output": self.output}
+        given = {"--model": self.model, "--data": self.images, "--annotations": self.annotations}
         fixed = [str(part) for pair in given.items() for part in pair]
-        return [str(self.model), *fixed, *more]
+        return [*fixed, "--output", str(self.output), *more]
 
     def invoke(self, *more: str) -> Result:
         return self.invoke_exactly(self.arguments(*more))

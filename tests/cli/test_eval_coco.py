@@ -204,6 +204,7 @@ def test_help_names_every_option() -> None:
     result = CliRunner().invoke(single_command_app(eval_coco), ["--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     for option in (
+        "--model",
         "--data",
         "--annotations",
         "--family",

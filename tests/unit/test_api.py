@@ -378,8 +378,3 @@ def test_the_value_of_an_option_is_that_of_its_keyword() -> None:
 def test_mistakes_name_keywords(given: dict[str, Any], tmp_path: Path) -> None:
     with refused(tw.UsageProblem):
         tw.evaluate("shapes-yolov10", output=tmp_path / "run", **given)
-
-
-def test_a_file_of_variants_may_be_a_text() -> None:
-    with refused(tw.UsageProblem):
-        tw.decide(variants="nowhere.yaml")
