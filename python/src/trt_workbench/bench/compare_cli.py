@@ -12,9 +12,7 @@ from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
     handled,
-    print_json,
-    print_line,
-    print_table,
+    print_found,
     say,
 )
 from trt_workbench.core.counts import counted
@@ -62,18 +60,14 @@ def compare(
         )
     with foreign_files(b):
         found = changes(before.records, after.records, tolerance)
-    if as_json:
-        document = {
-            "schema_version": 1,
-            "differences": [asdict(one) for one in differing],
-            "points": [asdict(change) for change in found],
-        }
-        print_json(document)
-    else:
-        for one in differing:
-            print_line(f"Different {one}")
-        if measured := [one for one in found if not _in_neither(one)]:
-            _show(measured)
+    document = {
+        "schema_version": 1,
+        "differences": [asdict(one) for one in differing],
+        "points": [asdict(change) for change in found],
+    }
+    measured = [one for one in found if not _in_neither(one)]
+    table = Table(_CHANGES, measured) if measured else None
+    print_found(document, lambda _: [*(f"Different {one}" for one in differing), table], as_json=as_json)
     if before.records == after.records:
         say("Nothing is compared: both directories hold the same measurements.")
     _warn(found, tolerance)
@@ -132,7 +126,3 @@ _CHANGES = (
         ],
     ),
 )
-
-
-def _show(found: list[Change]) -> None:
-    print_table(Table(_CHANGES, found))

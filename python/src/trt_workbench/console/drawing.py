@@ -65,7 +65,7 @@ def draw(directory: Path, *, debug: bool = False) -> ReportOutcome:
 def present(
     directory: Path,
     document: Any,
-    show: Callable[[Path], Parts | None],
+    show: Callable[[Path], Parts],
     *,
     as_json: bool,
     debug: bool = False,
@@ -76,7 +76,7 @@ def present(
     Args:
         directory: the run directory.
         document: what `--json` prints, with the directory.
-        show: returns what people see of it, or prints that.
+        show: returns what people see of it.
         as_json: whether `--json` was given.
         debug: as of `draw`.
         report: whether there is to be one.
@@ -87,6 +87,6 @@ def present(
 
         print_json({**json_values(document), "directory": str(directory)})
     else:
-        print_parts(show(directory) or ())
+        print_parts(show(directory))
         print_run(directory)
     return drawing

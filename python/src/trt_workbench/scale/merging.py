@@ -21,14 +21,14 @@ class Merging(NamedTuple):
 
     Attributes:
         merge: fills a folder with the files of the run, and returns the content of its metrics.json.
-        show: returns what people see of it, or prints that.
+        show: returns what people see of it.
         require: raises CheckFailed where a gate of the command failed.
         facts: what run.json says of metrics.json.
         keep: what is done with a whole run in its place.
     """
 
     merge: Callable[[Shards, Path], dict[str, Any]]
-    show: Callable[[dict[str, Any], Path], Parts | None]
+    show: Callable[[dict[str, Any], Path], Parts]
     require: Callable[[dict[str, Any], Path], None] = lambda _metrics, _directory: None
     facts: Callable[[dict[str, Any]], dict[str, Any]] = lambda _metrics: {}
     keep: Callable[[dict[str, Any], Path], object] = lambda _metrics, _directory: None

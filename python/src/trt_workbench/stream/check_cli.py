@@ -13,8 +13,6 @@ from trt_workbench.console.common import (
     handled,
     note,
     print_json,
-    print_line,
-    print_table,
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.console.progress import waiting
@@ -23,6 +21,7 @@ from trt_workbench.core.errors import CheckFailed
 from trt_workbench.stream.check.settings import ContractSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.stream.check.document import ContractCheck
 
 
@@ -55,7 +54,7 @@ def check_contract(
                 raise
         write_json(run.path / "check.json", found)
         directory = run.commit("complete", passed=found.passed)
-    drawing = present(directory, found, partial(_show, found), as_json=as_json, debug=debug)
+    drawing = present(directory, found, partial(_shown, found), as_json=as_json, debug=debug)
     if not found.passed:
         failed = [check for check in found.checks if check.verdict == "failed"]
         more = sum(len(one.findings) + one.findings_left_out for one in failed) - 1
@@ -67,11 +66,11 @@ def check_contract(
     drawing.end()
 
 
-def _show(found: ContractCheck, _directory: Path) -> None:
+def _shown(found: ContractCheck, _directory: Path) -> Parts:
     where = f"on {found.backend}, {counted(found.chunks, 'chunk')}" if found.backend else "documents only"
-    print_line(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
-    if dead := [state.input for state in found.states if not state.live]:
-        print_line(f"Dead state: {', '.join(dead)}")
-    for table in found.tables:
-        if table.rows:
-            print_table(table)
+    dead = [state.input for state in found.states if not state.live]
+    return [
+        f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})",
+        f"Dead state: {', '.join(dead)}" if dead else None,
+        *[table for table in found.tables if table.rows],
+    ]

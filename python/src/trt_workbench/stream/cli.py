@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,6 @@ from trt_workbench.console.common import (
     handled,
     kept_if_interrupted,
     note,
-    print_line,
-    print_table,
     say,
     say_if_allowed,
 )
@@ -29,6 +27,7 @@ from trt_workbench.report.tables import Table
 from trt_workbench.stream.settings import StreamSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.console.common import Parts
     from trt_workbench.core.spread import Spread
     from trt_workbench.stream.document import StreamMetrics
     from trt_workbench.stream.paced_document import Paced
@@ -65,7 +64,7 @@ def eval_stream(
         spread, metrics, directory = _spread(settings, output, gpus)
     for text in metrics.notes:
         note(text)
-    drawing = present(directory, metrics, partial(_show, metrics), as_json=as_json, debug=debug, report=report)
+    drawing = present(directory, metrics, partial(_shown, metrics), as_json=as_json, debug=debug, report=report)
     if spread:
         from trt_workbench.console.shards import require_whole
 
@@ -151,52 +150,47 @@ def _evaluate(
             return metrics, run.commit("complete", passed=metrics.passed, **facts)
 
 
-def show(_metrics: Mapping[str, Any], directory: Path) -> None:
-    """Print what a run found."""
+def show(_metrics: Mapping[str, Any], directory: Path) -> Parts:
+    """Return what people see of a run."""
     from trt_workbench.core.documents import read_document
     from trt_workbench.stream.document import StreamMetrics
 
-    _show(read_document(directory / "metrics.json", StreamMetrics), directory)
+    return _shown(read_document(directory / "metrics.json", StreamMetrics), directory)
 
 
-def _show(metrics: StreamMetrics, _directory: Path) -> None:
+def _shown(metrics: StreamMetrics, _directory: Path) -> Iterator[Table | str]:
     from trt_workbench.stream.document import LANES, fault_matrix
 
     seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
-    print_line(
-        f"{counted(metrics.chunks, 'chunk')}{seconds}, {metrics.backend} compared with {metrics.reference['name']}"
-    )
-    print_table(Table(LANES, metrics.lanes, "Compared with the reference, over chunks"))
+    yield f"{counted(metrics.chunks, 'chunk')}{seconds}, {metrics.backend} compared with {metrics.reference['name']}"
+    yield Table(LANES, metrics.lanes, "Compared with the reference, over chunks")
     for precision, ratio in metrics.closed_over_functional.items():
-        print_line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
+        yield f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state"
     if metrics.resident and metrics.chunks >= _LONG:
         grown = metrics.resident
-        print_line(
+        yield (
             f"Memory: {sized(grown.last_bytes)}, growing by {grown.bytes_per_chunk:.0f} bytes per chunk "
             f"({grown.low:.0f} to {grown.high:.0f})"
         )
     if metrics.faults:
-        print_table(fault_matrix(metrics.faults))
+        yield fault_matrix(metrics.faults)
     for paced in metrics.streams:
-        _show_paced(paced)
-    for failure in metrics.failures:
-        print_line(f"FAILED {failure}")
-    print_line(f"{metrics.reach.word().capitalize()}.")
+        yield from _paced(paced)
+    yield from (f"FAILED {failure}" for failure in metrics.failures)
+    yield f"{metrics.reach.word().capitalize()}."
 
 
-def _show_paced(paced: Paced) -> None:
+def _paced(paced: Paced) -> Iterator[Table | str]:
     from trt_workbench.stream.document import levels
 
     per_stream = sized(paced.memory_bytes["per_stream"])
-    print_line(
+    yield (
         f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} compared with each alone: "
         f"{paced.check.text}"
     )
     if paced.switch:
         costs = ", ".join(f"{kind} {signed(cost, 1)}" for kind, cost in paced.switch.cost.items())
-        print_line(f"Time of a chunk after one of the other size, compared with one after its own size: {costs}")
-    if not paced.levels:
-        return
-    print_table(levels(paced))
-    place = "on the device" if paced.on_device else "on the host"
-    print_line(f"{paced.text} A stream's state takes {per_stream}, {place}.")
+        yield f"Time of a chunk after one of the other size, compared with one after its own size: {costs}"
+    if paced.levels:
+        yield levels(paced)
+        yield (f"{paced.text} A stream's state takes {per_stream}, on the {'device' if paced.on_device else 'host'}.")

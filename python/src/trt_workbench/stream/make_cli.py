@@ -8,7 +8,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_found
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
@@ -64,16 +64,13 @@ def make_contract(
     notes += add_decoding(document, model)
     write_json(output, document)
     left = dict(undecided(document))
-    if as_json:
-        print_json({"contract": str(output), "undecided": left, "state": document["state"], "concluded": notes})
-        return
-    for pair in document["state"]:
-        print_line(f"State: {pair['input']} takes {pair['output']}")
-    if not document["state"]:
-        print_line("No state was found by names and shapes.")
-    for note in notes:
-        print_line(note)
-    for place, words in left.items():
-        print_line(f"{place}: {words}")
     after = task("check-contract", shlex.quote(str(output)), shlex.quote(str(model)))
-    print_line(f"Contract: {output} ({counted(len(left), 'TODO')} left). Then run: {after}")
+    said = [
+        *(f"State: {pair['input']} takes {pair['output']}" for pair in document["state"]),
+        None if document["state"] else "No state was found by names and shapes.",
+        *notes,
+        *(f"{place}: {words}" for place, words in left.items()),
+        f"Contract: {output} ({counted(len(left), 'TODO')} left). Then run: {after}",
+    ]
+    found = {"contract": str(output), "undecided": left, "state": document["state"], "concluded": notes}
+    print_found(found, lambda _: said, as_json=as_json)

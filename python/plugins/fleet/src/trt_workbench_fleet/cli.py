@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_found, say
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.settings import names
 
@@ -52,17 +52,14 @@ def submit(
             scheduler.require(array)
     written = [path for array in arrays for path in write_files(scheduler, array)]
     if not run:
-        _show(scheduler, arrays, written, as_json=as_json)
+        _planned(scheduler, arrays, written, as_json=as_json)
         return
     made = [_run(scheduler, array, debug=debug) for array in arrays]
     runs = [directory for directory, _ in made]
-    if as_json:
-        print_json({"files": [*map(str, written)], "runs": [*map(str, runs)]})
-    else:
-        for directory in runs:
-            print_line(f"Merged run: {directory}")
-        if runs[1:]:
-            say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {arrays[0].base / 'overview'}")
+    document = {"files": [*map(str, written)], "runs": [*map(str, runs)]}
+    print_found(document, lambda _: [f"Merged run: {directory}" for directory in runs], as_json=as_json)
+    if runs[1:] and not as_json:
+        say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {arrays[0].base / 'overview'}")
     for _, require_gate in made:
         require_gate()
 
@@ -78,14 +75,12 @@ def _run(scheduler: Scheduler, array: JobArray, *, debug: bool) -> tuple[Path, C
     return directory, require_gate
 
 
-def _show(scheduler: Scheduler, arrays: list[JobArray], written: list[Path], *, as_json: bool) -> None:
+def _planned(scheduler: Scheduler, arrays: list[JobArray], written: list[Path], *, as_json: bool) -> None:
     import shlex
 
     after = [shlex.join(array.merge) for array in arrays]
     commands = [line for array in arrays for line in scheduler.how(array)]
-    if as_json:
-        print_json({"files": [*map(str, written)], "run": commands, "merge": after})
-        return
-    for title, lines in (("Written", [*map(str, written)]), ("Run", commands), ("Merge", after)):
-        for line in lines:
-            print_line(f"{title}: {line}")
+    document = {"files": [*map(str, written)], "run": commands, "merge": after}
+    titles = {"files": "Written", "run": "Run", "merge": "Merge"}
+    said = [f"{titles[name]}: {line}" for name, lines in document.items() for line in lines]
+    print_found(document, lambda _: said, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from trt_workbench.console.common import (
     OutputOption,
     handled,
     note,
-    print_line,
-    print_table,
     say,
     say_if_allowed,
 )
@@ -61,30 +60,29 @@ def eval_speech(
             directory = run.commit("complete", passed=metrics.passed, **facts)
     for text in metrics.notes:
         note(text)
-    drawing = present(directory, metrics, partial(_show, metrics), as_json=as_json, debug=debug, report=report)
+    drawing = present(directory, metrics, partial(_shown, metrics), as_json=as_json, debug=debug, report=report)
     require_gates({"failures": metrics.failures}, directory)
     drawing.end()
 
 
-def _show(metrics: SpeechMetrics, _directory: Path) -> None:
+def _shown(metrics: SpeechMetrics, _directory: Path) -> Iterator[Table | str]:
     from trt_workbench_speech.report import DECODING_FAULTS, HEARINGS, SPEECH_TIMES, WORDS
 
     said = f"{counted(metrics.utterances, 'utterance')}, {counted(metrics.words, 'word')}"
-    print_table(Table(WORDS, metrics.pairs, f"Word error rate: {said}, {metrics.audio_seconds:.0f} s"))
-    print_table(Table(SPEECH_TIMES, metrics.timed, f"Speed, {counted(metrics.at_once, 'utterance')} at once"))
+    yield Table(WORDS, metrics.pairs, f"Word error rate: {said}, {metrics.audio_seconds:.0f} s")
+    yield Table(SPEECH_TIMES, metrics.timed, f"Speed, {counted(metrics.at_once, 'utterance')} at once")
     if metrics.ways:
-        print_table(Table(HEARINGS, metrics.ways, "The same audio heard in other ways"))
+        yield Table(HEARINGS, metrics.ways, "The same audio heard in other ways")
     for name, one in metrics.differences.items():
         ends = "" if one.wer.ci95 is None else " ({} to {})".format(*(signed(end, 2) for end in one.wer.ci95))
-        print_line(
+        yield (
             f"{name}: WER {signed(one.wer.value, 2)}{ends} compared with the reference; "
             f"{counted(one.utterances_changed, 'utterance')} changed"
         )
         for change in metrics.changes[name][:_SHOWN]:
-            print_line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
+            yield f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}"
     if metrics.faults:
         title = f"Self-test of decoding; WER without a fault: {share(metrics.faults_wer or 0.0, 2)}"
-        print_table(Table(DECODING_FAULTS, metrics.faults, title))
-    for failure in metrics.failures:
-        print_line(f"FAILED {failure}")
-    print_line(f"{metrics.reach.word().capitalize()}.")
+        yield Table(DECODING_FAULTS, metrics.faults, title)
+    yield from (f"FAILED {failure}" for failure in metrics.failures)
+    yield f"{metrics.reach.word().capitalize()}."
