@@ -6,14 +6,18 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
+import typer.main
 import yaml
 from tests.fuzz.media import seal
 from tests.fuzz.mutations import TEXTS, mutate_file
 from tests.fuzz.servers import PORT
 from tests.fuzz.surroundings import Around, absolute, choose, lay_out
+
+from trt_workbench.app import app
 
 Rng = random.Random
 TENSORS = "(tensors)"
@@ -151,9 +155,9 @@ def _mutate_words(case: Case, command: str, rng: Rng) -> None:
     """Give an option a strange value, or drop, double or replace a word."""
     kind = rng.random()
     if kind < 0.75:
-        option = rng.choice([*_OPTIONS.get(command, ()), "--output", "--json", "--nonsense"])
+        option = rng.choice([*_options(command), "--output", "--json", "--nonsense"])
         value = rng.choice([*_VALUES, *TEXTS]).replace("\0", "")[:3000]
-        if option in ("--output", "-o", "--export-times", "--timing-cache"):
+        if option in _WRITTEN:
             value = rng.choice(
                 ["out/a/b", "out", "out/in.txt", "/dev/null", "/dev/full", "/proc/x", "out/\udcff", "x" * 300]
             )
@@ -214,131 +218,20 @@ _VALUES = [
     "32",
     "0x0",
 ]
-_OPTIONS = {
-    "sanitize-onnx": ("--only", "--also", "--skip", "--dim", "--shape", "--size", "--rtol", "--atol", "--seed"),
-    "quantize": ("--method", "--samples", "--keep", "--imgsz", "--window", "--family", "--seed"),
-    "sensitivity": ("--to", "--method", "--samples", "--score", "--score-samples", "--worst", "--keep", "--seed"),
-    "infer-engine": (
-        "--backend",
-        "--precision",
-        "--option",
-        "--cpu-threads",
-        "--input",
-        "--shape",
-        "--expect",
-        "--rtol",
-        "--atol",
-        "--warmup",
-        "--duration",
-        "--streams",
-        "--depth",
-        "--percentiles",
-        "--profile",
-        "--device",
-        "--seed",
-        "--export-times",
-    ),
-    "profile": (
-        "--against",
-        "--backend",
-        "--precision",
-        "--model",
-        "--option",
-        "--shape",
-        "--timeout",
-        "--profile",
-        "--seed",
-    ),
-    "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
-    "check-target": ("--gpu", "--profile", "--max-batch", "--time-limit"),
-    "export-triton": ("--name", "--max-batch", "--delay-us", "--instances"),
-    "eval-coco": (
-        "--family",
-        "--backend",
-        "--limit",
-        "--batch",
-        "--score",
-        "--better",
-        "--conf",
-        "--iou",
-        "--max-dets",
-        "--imgsz",
-        "--precision",
-        "--preprocess",
-        "--postprocess",
-        "--option",
-        "--seed",
-    ),
-    "build-engine": (
-        "--precision",
-        "--profile",
-        "--max-batch",
-        "--workspace",
-        "--optimization-level",
-        "--io-format",
-        "--io-type",
-        "--layer-precision",
-        "--calibration",
-        "--calibration-batch",
-        "--family",
-        "--timing-cache",
-        "--plugin",
-        "--tactic-source",
-        "--preview-feature",
-        "--memory-pool",
-        "--device",
-        "--dla-core",
-        "-o",
-    ),
-    "predict": ("--family", "--conf", "--classes", "--limit", "--imgsz", "--max-dets", "--preprocess"),
-    "inspect": ("--device", "--manifest-only", "--trust"),
-    "refit-engine": ("--device", "--trust", "-o"),
-    "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
-    "make-contract": (
-        "--first",
-        "--later",
-        "--left-context",
-        "--init",
-        "--batch",
-        "--signal",
-        "--time-axis",
-        "--state",
-        "-o",
-    ),
-    "eval-stream": (
-        "--contract",
-        "--backend",
-        "--precision",
-        "--mode",
-        "--reference",
-        "--model",
-        "--input",
-        "--chunks",
-        "--chunk",
-        "--gates",
-        "--option",
-        "--seed",
-        "--device",
-    ),
-    "bench": ("--only", "--model", "--skip-unavailable"),
-    "compare": ("--tolerance",),
-    "report": (),
-    "eval-llm": (
-        "--backends",
-        "--window",
-        "--stride",
-        "--bos",
-        "--batch",
-        "--limit",
-        "--modes",
-        "--prompt",
-        "--device",
-        "--graphs",
-    ),
-    "export-llm": ("--graphs", "--opset", "--tensorrt", "--cache-length", "--batch"),
-    "build-ort": ("--source", "--arch", "--tensorrt-home", "--cuda-home", "--cudnn-home", "--build-dir", "--define"),
-    "setup-tensorrt": ("--from", "--source"),
-}
+# What may last for as long as its value says, what starts programs, and what shows a traceback.
+_NOT_GIVEN = {"--iterations", "--repetitions", "--builds", "--launches", "--calls", "--seconds", "--run", "--debug"}
+# What names a file or folder to write.
+_WRITTEN = ("--output", "-o", "--plan", "--fix-out", "--export-times", "--timing-cache")
+
+
+@cache
+def _options(command: str) -> tuple[str, ...]:
+    """Return what a command takes, by the application itself; nothing for a word that is no command."""
+    group: Any = typer.main.get_command(app)
+    found = group.get_command(typer.Context(group), command)
+    names = [name for one in found.params for name in (*one.opts, *one.secondary_opts)] if found else []
+    return tuple(name for name in names if name.startswith("-") and name not in _NOT_GIVEN)
+
 
 _MODELS = ("models/plain.onnx", "models/outside.onnx", "models/branch.onnx", "coco/detector.onnx")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
-from tests.onnx_text import write_detector
+from tests.onnx_text import parse_onnx, write_detector
 from tests.streaming_models import attention, contract_of, counted, counted_contract, write_contract
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,24 +42,22 @@ def make_seeds(folder: Path) -> None:
 
 
 def _models(folder: Path) -> None:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("x", "y")]
-    nodes = [
-        helper.make_node("Add", ["x", "y"], ["sum"], name="add"),
-        helper.make_node("MatMul", ["sum", "weight"], ["product"], name="product"),
-        helper.make_node("Div", ["numbers", "divisors"], ["whole"], name="whole"),
-        helper.make_node("Cast", ["whole"], ["real"], name="cast", to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["product", "real"], ["total"], name="scale"),
-        helper.make_node("Softmax", ["total"], ["share"], name="share", axis=-1),
-    ]
     constants = {
         "weight": np.eye(3, dtype=np.float32),
         "numbers": np.array([6, 8, 9], np.int32),
         "divisors": np.array([2, -1, 3], np.int32),
     }
-    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("total", "share")]
-    graph = helper.make_graph(nodes, "small", values, results, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = parse_onnx(
+        """small (float[batch,3] x, float[batch,3] y) => (float[batch,3] total, float[batch,3] share) {
+        [add] sum = Add(x, y)
+        [product] product = MatMul(sum, weight)
+        [whole] whole = Div(numbers, divisors)
+        [cast] real = Cast <to = 1> (whole)
+        [scale] total = Mul(product, real)
+        [share] share = Softmax <axis = -1> (total)
+        }""",
+        constants,
+    )
     onnx.save(model, folder / "plain.onnx")
     onnx.save(model, folder / "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=0)
     onnx.save(_with_branch_and_function(), folder / "branch.onnx")
@@ -68,28 +65,19 @@ def _models(folder: Path) -> None:
 
 def _with_branch_and_function() -> onnx.ModelProto:
     """A model with subgraphs, a function of its own and shape arithmetic."""
-    value = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
-    then = helper.make_graph([helper.make_node("Neg", ["x"], ["inner"])], "then", [], [value])
-    other = helper.make_graph([helper.make_node("Twice", ["x"], ["inner"], domain="own")], "other", [], [value])
-    nodes = [
-        helper.make_node("Shape", ["x"], ["shape"]),
-        helper.make_node("Gather", ["shape", "first"], ["rows"]),
-        helper.make_node("Greater", ["rows", "first"], ["many"]),
-        helper.make_node("If", ["many"], ["chosen"], then_branch=then, else_branch=other),
-        helper.make_node("Reshape", ["chosen", "flat"], ["y"]),
-    ]
-    tensors = [numpy_helper.from_array(np.array(1, np.int64), "first"), numpy_helper.from_array(np.array([-1]), "flat")]
-    graph = helper.make_graph(
-        nodes,
-        "branch",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])],
-        tensors,
+    return onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 17, "own" : 1]>
+        branch (float[n,4] x) => (float[m] y) <int64 first = {1}, int64[1] flat = {-1}> {
+        shape = Shape(x)
+        rows = Gather(shape, first)
+        many = Greater(rows, first)
+        chosen = If (many) <then_branch = then () => (float[] inner) { inner = Neg(x) },
+                            else_branch = other () => (float[] inner) { inner = own.Twice(x) }>
+        y = Reshape(chosen, flat)
+        }
+        <domain: "own", opset_import: ["" : 17]>
+        Twice (a) => (b) { b = Add(a, a) }"""
     )
-    body = [helper.make_node("Add", ["a", "a"], ["b"])]
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    twice = helper.make_function("own", "Twice", ["a"], ["b"], body, sets[:1])
-    return helper.make_model(graph, opset_imports=sets, ir_version=9, functions=[twice])
 
 
 def _arrays(folder: Path) -> None:
