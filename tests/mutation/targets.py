@@ -63,7 +63,7 @@ TARGETS = {
     "saturation": Target(
         "python/src/trt_workbench/bench/run.py",
         ("tests/unit/bench/test_run.py",),
-        ("_run_all", "_count_throughput", "_is_saturated", "_sweep"),
+        ("_run_all", "_count_throughput", "_is_saturated"),
     ),
     "yardstick": Target(
         "python/src/trt_workbench/verify/yardstick.py",
