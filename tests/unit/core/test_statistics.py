@@ -124,7 +124,7 @@ def test_such_a_module_would_be_found(text: str) -> None:
     assert computing(text)
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "report" / "templates").glob("*.j2")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.j2")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_template_shows_no_percentile_unasked(path: Path) -> None:
     """What is no median goes through `claimed`, or is of a view's `percentiles_ms`, which did."""
     assert not re.search(r"(?<!percentiles_ms)\.p9", path.read_text("utf-8"))
