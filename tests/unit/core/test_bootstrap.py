@@ -38,11 +38,6 @@ def test_the_interval_of_a_mean_is_the_one_of_theory() -> None:
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.2 * half)
 
 
-def test_resamples_without_a_score_are_left_out() -> None:
-    assert interval(np.array([np.nan, *[1.0] * 19])) == (1.0, 1.0)
-    assert interval(np.array([np.nan, np.nan])) is None
-
-
 @pytest.mark.parametrize(("holding", "known"), [(1, False), (2, False), (3, True), (8, True)])
 def test_units_that_hold_nothing_to_score_are_not_counted_as_many(holding: int, known: bool) -> None:
     scored = draw_counts(40, 0)[:, :holding].sum(axis=1)

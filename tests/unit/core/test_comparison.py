@@ -48,12 +48,6 @@ def test_few_repetitions_cannot_tell() -> None:
     assert made.cliffs_delta == 1.0
 
 
-def test_a_significant_difference_below_two_percent_is_not_material() -> None:
-    made = compare(noisy(1.0, 30, 1, 0.0005), noisy(1.01, 30, 2, 0.0005))
-    assert made.p_value < 1e-6
-    assert made.verdict == "no material difference"
-
-
 @pytest.mark.parametrize("factor", [1.0199, 1 / 1.0199, 1.0201, 0.9799])
 def test_two_percent_and_no_less_is_material(factor: float) -> None:
     figures = np.linspace(1.0, 1.0001, 12)
@@ -84,16 +78,6 @@ def test_the_interval_of_rounds_is_wilcoxons_turned_round() -> None:
         for step, told in ((-1e-9, side < 0), (1e-9, side > 0)):
             shifted = [one - np.log(end) - step for one in logs]
             assert (signed_ranks(shifted) < 0.05) is told, "just outside of the interval the test rejects"
-
-
-def test_holms_correction_by_hand() -> None:
-    sets = [noisy(1.0, 9, 1), noisy(1.05, 9, 2), noisy(1.1, 9, 3), noisy(1.0, 9, 4)]
-    raw = [compare(sets[0], other) for other in sets[1:]]
-    found = [made.p_value for made in together([partial(compare, sets[0], other) for other in sets[1:]])]
-    ordered = sorted(made.p_value for made in raw)
-    expected = {ordered[0]: 3 * ordered[0], ordered[2]: max(3 * ordered[0], 2 * ordered[1], ordered[2])}
-    assert found[[made.p_value for made in raw].index(ordered[0])] == pytest.approx(expected[ordered[0]])
-    assert found[[made.p_value for made in raw].index(ordered[2])] == pytest.approx(min(1.0, expected[ordered[2]]))
 
 
 def test_correction_can_take_a_verdict_back() -> None:

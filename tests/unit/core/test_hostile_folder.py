@@ -6,16 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.texts import refused
 
 import trt_workbench
-from trt_workbench.backends.ort import libraries as ort_libraries
 from trt_workbench.bench.worker import TARGET
-from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.workers import WorkerProcess, ask_python
 from trt_workbench.profile.run import Capture
 from trt_workbench.profile.settings import ProfileRequest
-from trt_workbench.setup import run as setup_run
 
 
 @pytest.fixture
@@ -41,19 +37,6 @@ def test_workers(executed: Path, tmp_path: Path) -> None:
 
 def test_snippets(executed: Path) -> None:
     assert ask_python("import json, sys; print(json.dumps(sys.argv[1:]))", "a", "b") == ["a", "b"]
-    assert not executed.exists()
-
-
-def test_the_probe_of_onnxruntime(executed: Path, tmp_path: Path) -> None:
-    ort_libraries.probe_provider.cache_clear()
-    ort_libraries.probe_provider(tmp_path, ort_libraries.CUDA_PROVIDER)
-    assert not executed.exists()
-
-
-def test_the_download_of_the_wheel(executed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with refused(ComponentMissing):
-        setup_run.download_wheel(setup_run.PINNED, tmp_path)
     assert not executed.exists()
 
 
