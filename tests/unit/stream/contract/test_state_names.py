@@ -45,58 +45,8 @@ def test_names_that_do_not(given: str, made: str) -> None:
 Tensors = dict[str, tuple[Shape, str]]
 
 
-def _zipformer() -> tuple[Tensors, Tensors]:
-    """Stacks of 2, 2, 3, 4, 3 and 2 layers, so many that their numbers begin alike, and of one size."""
-    given: Tensors = {}
-    for layer in range(16):
-        for name in ("key", "nonlin_attn", "val1", "val2"):
-            given[f"cached_{name}_{layer}"] = ((64, "N", 128), "float32")
-        for name in ("conv1", "conv2"):
-            given[f"cached_{name}_{layer}"] = (("N", 192, 15), "float32")
-    given |= {"embed_states": (("N", 128, 3, 19), "float32"), "processed_lens": (("N",), "int64")}
-    return given, {f"new_{name}": ((f"Slice{name}_dim_0", *shape[1:]), dtype) for name, (shape, dtype) in given.items()}
-
-
 _FLOAT, _WHOLE = "float32", "int64"
 _EXPORTERS: dict[str, tuple[Tensors, Tensors, dict[str, str]]] = {
-    "WeNet": (
-        {
-            "chunk": ((1, "T", 80), _FLOAT),
-            "offset": ((), _WHOLE),
-            "required_cache_size": ((), _WHOLE),
-            "att_cache": ((12, 4, "T_CACHE", 128), _FLOAT),
-            "cnn_cache": ((12, 1, 256, 7), _FLOAT),
-            "att_mask": ((1, 1, "T_ADD_T_CACHE"), "bool"),
-        },
-        {
-            "output": (("Addoutput_dim_0", "T", 256), _FLOAT),
-            "r_att_cache": ((12, 4, "T_CACHE", 128), _FLOAT),
-            "r_cnn_cache": ((12, 1, 256, "Concatr_cnn_cache_dim_3"), _FLOAT),
-        },
-        {"att_cache": "r_att_cache", "cnn_cache": "r_cnn_cache"},
-    ),
-    "icefall": (*_zipformer(), {name: f"new_{name}" for name in _zipformer()[0]}),
-    "NeMo": (
-        {
-            "audio_signal": (("B", 80, "T"), _FLOAT),
-            "length": (("B",), _WHOLE),
-            "cache_last_channel": (("B", 17, 70, 512), _FLOAT),
-            "cache_last_time": (("B", 17, 512, 8), _FLOAT),
-            "cache_last_channel_len": (("B",), _WHOLE),
-        },
-        {
-            "outputs": (("B", 512, "N"), _FLOAT),
-            "encoded_lengths": (("B",), _WHOLE),
-            "cache_last_channel_next": (("B", 17, "Slice_dim_2", 512), _FLOAT),
-            "cache_last_time_next": (("B", 17, 512, "Slice_dim_3"), _FLOAT),
-            "cache_last_channel_next_len": (("B",), _WHOLE),
-        },
-        {
-            "cache_last_channel": "cache_last_channel_next",
-            "cache_last_time": "cache_last_time_next",
-            "cache_last_channel_len": "cache_last_channel_next_len",
-        },
-    ),
     "silero 4": (
         {"input": (("B", "T"), _FLOAT), "sr": ((), _WHOLE), "h": ((2, "B", 64), _FLOAT), "c": ((2, "B", 64), _FLOAT)},
         {"output": (("B", 1), _FLOAT), "hn": ((2, "B", 64), _FLOAT), "cn": ((2, "B", 64), _FLOAT)},
@@ -143,21 +93,6 @@ def test_a_name_that_is_spelled_out_goes_before_one_with_a_word_left_out() -> No
     """`h_10` without its 0 is `h_1`, which is a layer of its own here."""
     given, made = tensors("h_1", "h_10"), tensors("new_h_1", "new_h_10")
     assert state_pairs(given, made) == ({"h_1": "new_h_1", "h_10": "new_h_10"}, {})
-
-
-def test_a_length_beside_its_cache_is_told_apart() -> None:
-    names = ("cache_last_channel", "cache_last_channel_len")
-    pairs, left = state_pairs(tensors(*names), tensors("cache_last_channel_next", "cache_last_channel_next_len"))
-    assert pairs == dict(zip(names, ("cache_last_channel_next", "cache_last_channel_next_len"), strict=True))
-    assert left == {}
-
-
-def test_layers_are_told_apart() -> None:
-    given = tensors(*(f"past.{layer}.{part}" for layer in range(12) for part in ("key", "value")))
-    made = tensors(*(name.replace("past", "present") for name in given))
-    pairs, left = state_pairs(given, made)
-    assert pairs == {name: name.replace("past", "present") for name in given}
-    assert left == {}
 
 
 @pytest.mark.parametrize(
