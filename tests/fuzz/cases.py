@@ -4,7 +4,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -273,33 +273,12 @@ def _infer(rng: Rng, backend: str = "ort-cpu") -> _Recipe:
     return _Recipe([*words, *shapes, *measured, "--output", "out/run"], [*files, *arrays, *arrays])
 
 
-def _infer_plan(_: Rng) -> _Recipe:
-    arrays = ["arrays/x.npy", "arrays/y.npy"]
-    words = ["infer-engine", "engine/model.plan", *(word for array in arrays for word in ("--input", array))]
-    return _Recipe([*words, "--output", "out/run"], ["engine/model.plan", "engine/model.plan.json", *arrays])
-
-
 def _profile(rng: Rng) -> _Recipe:
     model, files = _model(rng)
     words = ["profile", model, "--backend", "ort-cpu", "--iterations", "1", "--warmup", "1", "--output", "out/run"]
     if rng.random() < 0.3:
         return _Recipe([*words, "--against", "runs/profile"], [*files, *_run_files("profile")])
     return _Recipe(words, files)
-
-
-def _partitions(rng: Rng) -> _Recipe:
-    model, files = _model(rng)
-    return _Recipe(["partitions", model, "--backend", "ort-cpu", "--output", "out/run"], files)
-
-
-def _check_target(rng: Rng) -> _Recipe:
-    model, files = _model(rng)
-    return _Recipe(["check-target", model, "--gpu", "rtx5090", "--output", "out/run"], files)
-
-
-def _export_triton(rng: Rng) -> _Recipe:
-    model, files = _model(rng)
-    return _Recipe(["export-triton", model, "--output", "out/triton"], files)
 
 
 def _coco(rng: Rng) -> _Recipe:
@@ -353,28 +332,9 @@ def _build(rng: Rng) -> _Recipe:
     return _Recipe([*words, *(["--dry-run"] if rng.random() < 0.4 else [])], files)
 
 
-def _inspect_model(rng: Rng) -> _Recipe:
-    model, files = _model(rng)
-    return _Recipe(["inspect", model], files)
-
-
 def _inspect(rng: Rng) -> _Recipe:
     more = ["--trust"] if rng.random() < 0.3 else []
     return _Recipe(["inspect", "engine/model.plan", *more], ["engine/model.plan", "engine/model.plan.json"])
-
-
-def _refit(_: Rng) -> _Recipe:
-    words = ["refit-engine", "engine/model.plan", "models/plain.onnx", "-o", "out/made.plan"]
-    return _Recipe(words, ["engine/model.plan", "engine/model.plan.json", "models/plain.onnx"])
-
-
-def _bench_plan(_: Rng) -> _Recipe:
-    return _Recipe(["bench", "settings/bench.yaml", "--dry-run"], ["settings/bench.yaml"])
-
-
-def _bench(_: Rng) -> _Recipe:
-    words = ["bench", "settings/bench.yaml", "--only", "sweep", "--output", "out/run"]
-    return _Recipe(words, ["settings/bench.yaml", "settings/m.onnx"])
 
 
 _RUN_FILES = {
@@ -406,12 +366,6 @@ def _report(rng: Rng) -> _Recipe:
     return _Recipe(["report", f"runs/{command}", *more], _run_files(command))
 
 
-def _history(_: Rng) -> _Recipe:
-    return _Recipe(
-        ["report", "runs", "--output", "out/history"], [file for one in _RUN_FILES for file in _run_files(one)]
-    )
-
-
 def _submit(rng: Rng) -> _Recipe:
     """Names in every writer of `submit`; the files go below `out`."""
     to = rng.choice(("local", "slurm", "kubernetes", "ray"))
@@ -436,14 +390,6 @@ def _tensors(rng: Rng) -> _Recipe:
     return _Recipe([TENSORS, "models/plain.onnx", str(rng.randrange(10**9))], ["models/plain.onnx"])
 
 
-def _check_node(_: Rng) -> _Recipe:
-    return _Recipe(["submit", "settings/run.yaml", "--check-node"], ["settings/run.yaml"])
-
-
-def _compare(_: Rng) -> _Recipe:
-    return _Recipe(["compare", "runs/bench", "runs/bench"], _run_files("bench"))
-
-
 _LLM_FILES = [
     "llm/config.json",
     "llm/config.json",
@@ -451,15 +397,6 @@ _LLM_FILES = [
     "llm/tokenizer.json",
     "llm/tokenizer_config.json",
 ]
-
-
-def _eval_llm(_: Rng) -> _Recipe:
-    words = ["eval-llm", "llm", "--text", "llm/text.txt", "--limit", "40", "--window", "16", "--backends", "torch"]
-    return _Recipe([*words, "--no-report", "--output", "out/run"], [*_LLM_FILES, "llm/text.txt"])
-
-
-def _export_llm(_: Rng) -> _Recipe:
-    return _Recipe(["export-llm", "llm", "--output", "out/made", "--skip-proof"], _LLM_FILES)
 
 
 def _check_contract(rng: Rng) -> _Recipe:
@@ -494,8 +431,25 @@ def _eval_stream(rng: Rng) -> _Recipe:
 _REFERENCE = ("record.json", "record.json", "stream.npz", "block-0000.npz")
 
 
-def _plain(*words: str) -> Callable[[Rng], _Recipe]:
-    return lambda _: _Recipe([*words], [])
+_PLAN = ["engine/model.plan", "engine/model.plan.json"]
+_ARRAYS = ["arrays/x.npy", "arrays/y.npy"]
+_INPUTS = " ".join(f"--input {array}" for array in _ARRAYS)
+_SCORED = "eval-llm llm --text llm/text.txt --limit 40 --window 16 --backends torch --no-report --output out/run"
+
+
+def _fixed(text: str, files: Sequence[str] = ()) -> Callable[[Rng], _Recipe]:
+    """Return a recipe of words that never change."""
+    return lambda _: _Recipe(text.split(), [*files])
+
+
+def _on_model(command: str, text: str = "") -> Callable[[Rng], _Recipe]:
+    """Return a recipe of a command that takes any of the models."""
+
+    def recipe(rng: Rng) -> _Recipe:
+        model, files = _model(rng)
+        return _Recipe([command, model, *text.split()], files)
+
+    return recipe
 
 
 _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
@@ -507,36 +461,45 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "sensitivity": (4, _sensitivity),
     "infer": (14, _infer),
     "infer-torch": (3, partial(_infer, backend="torch")),
-    "infer-plan": (5, _infer_plan),
+    "infer-plan": (5, _fixed(f"infer-engine engine/model.plan {_INPUTS} --output out/run", [*_PLAN, *_ARRAYS])),
     "profile": (8, _profile),
-    "partitions": (8, _partitions),
-    "check-target": (3, _check_target),
-    "export-triton": (3, _export_triton),
+    "partitions": (8, _on_model("partitions", "--backend ort-cpu --output out/run")),
+    "check-target": (3, _on_model("check-target", "--gpu rtx5090 --output out/run")),
+    "export-triton": (3, _on_model("export-triton", "--output out/triton")),
     "eval-coco": (14, _coco),
     "build": (10, _build),
     "inspect": (3, _inspect),
-    "inspect-model": (3, _inspect_model),
+    "inspect-model": (3, _on_model("inspect")),
     "predict": (4, _predict),
     "predict-video": (5, _predict_video),
     "verify": (5, _verify),
-    "refit": (2, _refit),
-    "bench-plan": (6, _bench_plan),
-    "bench": (0.3, _bench),
+    "refit": (
+        2,
+        _fixed("refit-engine engine/model.plan models/plain.onnx -o out/made.plan", [*_PLAN, "models/plain.onnx"]),
+    ),
+    "bench-plan": (6, _fixed("bench settings/bench.yaml --dry-run", ["settings/bench.yaml"])),
+    "bench": (
+        0.3,
+        _fixed("bench settings/bench.yaml --only sweep --output out/run", ["settings/bench.yaml", "settings/m.onnx"]),
+    ),
     "report": (10, _report),
-    "history": (4, _history),
-    "check-node": (3, _check_node),
+    "history": (
+        4,
+        _fixed("report runs --output out/history", [file for one in _RUN_FILES for file in _run_files(one)]),
+    ),
+    "check-node": (3, _fixed("submit settings/run.yaml --check-node", ["settings/run.yaml"])),
     "submit": (6, _submit),
     "served": (10, _served),
     "served-llm": (1, _served_llm),
     "tensors-torch": (3, _tensors),
-    "compare": (5, _compare),
-    "eval-llm": (4, _eval_llm),
-    "export-llm": (0.7, _export_llm),
-    "backends": (0.3, _plain("backends")),
-    "doctor": (0.3, _plain("doctor")),
-    "build-ort": (0.7, _plain("build-ort", "--dry-run")),
+    "compare": (5, _fixed("compare runs/bench runs/bench", _run_files("bench"))),
+    "eval-llm": (4, _fixed(_SCORED, [*_LLM_FILES, "llm/text.txt"])),
+    "export-llm": (0.7, _fixed("export-llm llm --output out/made --skip-proof", _LLM_FILES)),
+    "backends": (0.3, _fixed("backends")),
+    "doctor": (0.3, _fixed("doctor")),
+    "build-ort": (0.7, _fixed("build-ort --dry-run")),
     "setup-tensorrt": (
         0.3,
-        _plain("setup-tensorrt", "--from", "models", "--headers-git", "none", "--index-url", "http://127.0.0.1:9/"),
+        _fixed("setup-tensorrt --from models --headers-git none --index-url http://127.0.0.1:9/"),
     ),
 }
