@@ -169,47 +169,41 @@ def test_what_does_not_exist(choose, ends, task, asked, message):
         choose(task, asked)
 
 
-def test_asked_for(choose):
-    assert choose("everywhere", "dev") == "dev"
-    assert choose("preferring", "hopper", BLACKWELL) == "hopper"
-
-
-def test_asked_for_without_its_gpu(choose):
-    """As pixi does it: the environment can be installed, and what in it needs the GPU says so itself."""
-    assert choose("everywhere", "blackwell", CPU) == choose("everywhere", "blackwell", HOPPER) == "blackwell"
-
-
 def test_another_kind_of_machine(choose, ends):
     for task, asked in (("everywhere", "blackwell"), ("on-gpu", None)):
         with ends(3, "'blackwell' is for linux-64, and this is osx-arm64."):
             choose(task, asked, Machine("osx-arm64"))
 
 
-@pytest.mark.parametrize("machine", [CPU, BLACKWELL, HOPPER])
-def test_a_task_of_the_default_environment_runs_there(choose, machine):
-    assert choose("everywhere", machine=machine) == "default"
-
-
-def test_the_tasks_own_environment_is_taken_where_it_can_run(choose):
-    assert choose("preferring", machine=BLACKWELL) == "blackwell"
-    assert choose("preferring", machine=HOPPER) == "default"
-    assert choose("preferring", machine=CPU) == "default"
-
-
-def test_the_only_environment_with_the_task(choose):
-    assert choose("once") == "dev"
-    assert choose("on-gpu", machine=HOPPER) == "hopper"
+@pytest.mark.parametrize(
+    ("task", "asked", "machine", "chosen"),
+    [
+        ("everywhere", "dev", CPU, "dev"),
+        ("preferring", "hopper", BLACKWELL, "hopper"),
+        # as pixi does it: the environment can be installed, and what in it needs the GPU says so itself
+        ("everywhere", "blackwell", CPU, "blackwell"),
+        ("everywhere", "blackwell", HOPPER, "blackwell"),
+        *(("everywhere", None, machine, "default") for machine in (CPU, BLACKWELL, HOPPER)),
+        # the task's own environment where it can run
+        ("preferring", None, BLACKWELL, "blackwell"),
+        ("preferring", None, HOPPER, "default"),
+        ("preferring", None, CPU, "default"),
+        # the only one with the task
+        ("once", None, CPU, "dev"),
+        ("on-gpu", None, HOPPER, "hopper"),
+        ("on-gpu-preferring-hopper", None, BLACKWELL, "hopper"),
+        # none with the task is made for the machine
+        ("on-gpu", None, CPU, "blackwell"),
+        ("on-gpu-preferring-hopper", None, CPU, "hopper"),
+    ],
+)
+def test_the_environment_of_a_task(choose, task, asked, machine, chosen):
+    assert choose(task, asked, machine) == chosen
 
 
 def test_several_environments_with_the_task(choose, ends):
     with ends(2, "'on-gpu' exists in several environments; choose one with -e blackwell or -e hopper"):
         choose("on-gpu", machine=BLACKWELL)
-    assert choose("on-gpu-preferring-hopper", machine=BLACKWELL) == "hopper"
-
-
-def test_no_environment_with_the_task_is_made_for_the_machine(choose):
-    assert choose("on-gpu") == "blackwell"
-    assert choose("on-gpu-preferring-hopper") == "hopper"
 
 
 def test_all_tasks_are_sorted(root):
