@@ -1,17 +1,20 @@
 """The models of the artefacts: what older releases wrote is read, and any change of it is read or refused."""
 
+import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fuzz.mutations import mutate_json, mutate_json_lines
 from tests.texts import refused
 
 from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_bench_run, read_run
-from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.documents import read_document, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import Record
+from trt_workbench.decide.document import Decision
 from trt_workbench.llm.document import LlmMetrics, LlmRecord
 from trt_workbench.stream.document import ChunkRecord, StreamMetrics
 from trt_workbench.vision.document import CocoMetrics
@@ -35,6 +38,21 @@ def test_runs_of_older_releases_are_read(place: Path) -> None:
         assert read_lines(folder / "records.jsonl", LINES[command])
     if command == "bench":
         assert read_bench_run(folder).config.title
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "earlier"),
+    [
+        ("precision/h200/decision.json", Decision, {"compiles": []}),
+        ("eval-stream/encoder-ort/metrics.json", StreamMetrics, {"transcription": None}),
+    ],
+)
+def test_an_empty_key_of_an_option_that_was_retired_is_left_out(
+    file: str, kind: type, earlier: dict[str, Any], tmp_path: Path
+) -> None:
+    document = json.loads((KEPT / file).read_text(encoding="utf-8"))
+    write_json(tmp_path / "document.json", {**document, **earlier})
+    assert read_document(tmp_path / "document.json", kind) == read_document(KEPT / file, kind)
 
 
 @pytest.mark.parametrize("program", ["/opt/venv/bin/trtw", "/opt/lib/trt_workbench/__main__.py", "trtw"])

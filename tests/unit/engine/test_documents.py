@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from tests.texts import refused
 from typing_extensions import TypedDict
 
-from trt_workbench.core.documents import Open, Strict, append_lines, having, read_document, read_lines, write_json
+from trt_workbench.core.documents import (
+    Open,
+    Strict,
+    append_lines,
+    having,
+    read_document,
+    read_lines,
+    without,
+    write_json,
+)
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import anything
 
@@ -28,6 +37,10 @@ class Found(Strict):
     share: float | None = None
     parts: list[Part] = []
     facts: Annotated[dict[str, Any], having("seed")] = {"seed": 0}
+
+
+class Later(Found):
+    _earlier = without("gone", "left")
 
 
 class Loose(Open):
@@ -51,6 +64,16 @@ DAMAGE = [
     (b'{"count": 1, "parts": [{"name": "a"}, {}]}', r"damaged at parts\.1\.name \(is missing\)"),
     (b'{"count": 1, "facts": {}}', r"damaged at facts \(it lacks seed\)"),
 ]
+
+
+@pytest.mark.parametrize("empty", ["null", "[]", "{}"])
+def test_a_key_of_an_earlier_release_is_left_out_where_it_holds_nothing(tmp_path: Path, empty: str) -> None:
+    path = tmp_path / "found.json"
+    path.write_text(f'{{"count": 0, "gone": {empty}}}', encoding="utf-8")
+    assert read_document(path, Later) == Later(count=0)
+    path.write_text('{"count": 0, "gone": [1]}', encoding="utf-8")
+    with pytest.raises(UsageProblem, match="damaged at gone"):
+        read_document(path, Later)
 
 
 @pytest.mark.parametrize(("content", "message"), DAMAGE, ids=[message for _, message in DAMAGE])

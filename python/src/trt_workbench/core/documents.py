@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails, to_jsonable_python
 
 from trt_workbench.core.errors import UsageProblem
@@ -50,6 +50,15 @@ class Open(Strict):
     """A part of a document that holds more than is read of it; the rest is kept as it is."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def without(*keys: str) -> Any:
+    """Return what leaves out keys of earlier releases that hold nothing; any attribute of the document's model."""
+    return model_validator(mode="before")(
+        lambda found: (
+            {key: one for key, one in found.items() if one or key not in keys} if isinstance(found, dict) else found
+        )
+    )
 
 
 def having(*keys: str) -> AfterValidator:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from trt_workbench.core.counts import counted, mebibytes
-from trt_workbench.core.documents import Strict
+from trt_workbench.core.documents import Strict, without
 from trt_workbench.core.percent import share
 from trt_workbench.model.precision import LEAST_SHARE
 from trt_workbench.quantize import RowScore, SearchDocument
@@ -282,6 +282,7 @@ class Decision(Strict):
         wall_s: how long it took.
     """
 
+    _earlier = without("compiles")
     schema_version: Literal[1] = 1
     model: str
     model_sha256: str

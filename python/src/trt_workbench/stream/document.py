@@ -9,7 +9,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.counts import decimals
-from trt_workbench.core.documents import Strict
+from trt_workbench.core.documents import Strict, without
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import Summary, claimed
 from trt_workbench.core.verification import Mark
@@ -249,6 +249,7 @@ class ComparedStream(Strict):
 class StreamMetrics(ComparedStream):
     """metrics.json of eval-stream."""
 
+    _earlier = without("transcription")
     input: dict[str, Any]
     chunks: NonNegativeInt
     stream_seconds: NonNegativeFloat | None
