@@ -86,10 +86,12 @@ def test_a_manifest_gives_what_the_code_gives(tmp_path: Path, spoken: Path) -> N
         {"audio": "two.wav", "text": texts[0].upper(), "duration": seconds},
         {"audio": "two.wav", "text": texts[1], "offset": seconds},
         {"audio": "2.wav", "text": ""},
+        {"audio": "2.wav", "text": "\N{SNOWMAN}"},
     )
     found = json_of(*QUICK, "--data", manifest, "--normalize", "--output", tmp_path / "run")
     assert found["settings"]["normalize"]
     assert "1 text of the manifest is empty: any word is an error." in found["notes"]
+    assert found["notes"][0].endswith("which 1 text of the manifest has: each is an error.")
     records: list[TranscriptRecord] = read_lines(tmp_path / "run" / "transcripts.jsonl", TranscriptRecord)
     heard = [one.found["fp32"] for one in records]
     assert heard[0] == heard[2]

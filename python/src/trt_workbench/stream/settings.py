@@ -76,9 +76,9 @@ class StreamedModel:
         tuple[str, ...],
         Setting("Precisions requested from the backend, such as fp32,fp16.", kind=str, read=names, default="fp32"),
     ] = ("fp32",)
-    reference: Annotated[str, Setting("Reference: ort-cpu, torch, or the run directory of a run with --record.")] = (
-        "ort-cpu"
-    )
+    reference: Annotated[
+        str, Setting("Reference: ort-cpu, torch, or, of eval-stream, the run directory of a run with --record.")
+    ] = "ort-cpu"
     model: Annotated[
         Path | None,
         Setting("ONNX model for the reference; by default the target itself, or the model of its plan.", MORE),

@@ -163,8 +163,8 @@ class Transcription:
             letters = "".join(dict.fromkeys("".join(lacking)))
             yield (
                 f"The vocabulary cannot write {letters[:20]!r}, which {counted(len(lacking), 'text')} of the manifest "
-                f"{'has' if len(lacking) == 1 else 'have'}: each is an error. Pass --normalize to leave out case and "
-                "punctuation."
+                f"{'has' if len(lacking) == 1 else 'have'}: each is an error."
+                f"{'' if self._settings.normalize else ' Pass --normalize to leave out case and punctuation.'}"
             )
         if empty := sum(not one.text.split() for one in self._speech.utterances):
             yield (
