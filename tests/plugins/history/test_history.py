@@ -12,6 +12,7 @@ from tests.run_folders import bench_folder, run_folder, scored_folder, upgrade_f
 from tests.texts import held, refused
 
 from trt_workbench.bench.ranking import judge, kept_records
+from trt_workbench.core import extensions
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import read_records
 from trt_workbench.core.statistics.comparison import ALPHA
@@ -181,6 +182,20 @@ def test_a_run_that_cannot_be_read_fails_the_command(folder: Path) -> None:
     said = stderr_of("report", folder, code=1)
     assert "1 run could not be read; the first: This line is not JSON" in said
     assert (folder / "history.html").is_file()
+
+
+def test_a_run_whose_plug_in_is_absent_leaves_the_others_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored_folder(tmp_path / "scored", 0.5, (0.48, 0.52), day(0))
+    run_folder(tmp_path / "spoken", "eval-speech", day(1))
+    every = extensions._entries
+    monkeypatch.setattr(
+        extensions, "_entries", lambda *of: tuple(one for one in every(*of) if one.name != "eval-speech report")
+    )
+    said = stderr_of("report", tmp_path, code=1)
+    assert "1 run could not be read; the first: The report of `eval-speech` is not available." in said
+    assert (tmp_path / "history.html").is_file()
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from typing import Literal
 from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_environment, run_document
 from trt_workbench.core.counts import counted, decimals
 from trt_workbench.core.documents import Strict, read_document, write_json
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.files import anything, refuse_foreign, write_text
 from trt_workbench.core.machines import facts
 from trt_workbench.core.shard_files import SHARD
@@ -215,7 +215,7 @@ def _gather(folder: Path) -> _Gathered:
             with foreign_files(directory):
                 machine, answer = _machine(environment), run_answer(directory, run, environment)
                 figures = [*READERS[run.command](directory)] if run.command in READERS else []
-        except (UsageProblem, ValueError) as error:
+        except (ComponentMissing, UsageProblem, ValueError) as error:  # a plug-in may be absent
             found.left_out.append(str(error))
             continue
         if began > datetime.datetime.now(datetime.UTC):
