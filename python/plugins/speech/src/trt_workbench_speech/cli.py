@@ -18,6 +18,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.percent import share, signed
 from trt_workbench.core.settings import Report
 from trt_workbench.report.tables import Table
@@ -50,6 +51,8 @@ def eval_speech(
     from trt_workbench_speech.run import Transcription
 
     say_if_allowed(allow_unverified=settings.allow_unverified)
+    if Path(settings.reference).is_dir():
+        raise UsageProblem("eval-speech needs a reference that runs; a record has outputs of one stream alone.")
     with OpenedStream(settings.opened, say) as opened:
         evaluation = Transcription(opened, settings)
         opened.introduce()

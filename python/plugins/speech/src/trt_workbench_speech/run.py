@@ -60,8 +60,6 @@ class Transcription:
             UsageProblem: the manifest, the contract or the settings do not allow it.
         """
         self._opened, self._settings = opened, settings
-        if opened.recorded:
-            raise UsageProblem("eval-speech needs a reference that runs; a record has outputs of one stream alone.")
         asked = Listening(str(settings.data or CODE), settings.normalize, settings.tail_ms, settings.hop_ms)
         self._speech = Speech(opened.contract, opened.contract_path, self._read(), asked)
         self.notes = list(self._unwritten())
