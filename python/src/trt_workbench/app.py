@@ -109,8 +109,11 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what comes before a command; an option of another tool or a model in its place is refused."""
-        read_sparingly(self.get_params(ctx))
-        if args and (args[0].partition("=")[0] in FOREIGN_OPTIONS or args[0].endswith((".onnx", ".plan", ".engine"))):
+        read_sparingly(own := self.get_params(ctx))
+        if args and (
+            args[0].partition("=")[0] in FOREIGN_OPTIONS.keys() - {name for one in own for name in one.opts}
+            or args[0].endswith((".onnx", ".plan", ".engine"))
+        ):
             ctx.fail("A command comes first, such as `trtw inspect MODEL`; `trtw -h` lists them.")
         return super().parse_args(ctx, args)
 
