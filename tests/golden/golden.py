@@ -11,7 +11,7 @@ RECORDS = Path(__file__).parent / "records"
 # Fields that say when, where and on what a command ran, or how fast.
 _MACHINE = re.compile(
     r"(^|_)(ms|s|seconds|sha256|bytes|threads|concurrency|workers|memory|telemetry|versions|env|key|group|samples_file)$"
-    r"|^(latency|speed|split|slice|items_per|images_per|tokens_per|p50_interval|.*_interval)"
+    r"|^(real_time_factor|latency|speed|split|slice|items_per|images_per|tokens_per|p50_interval|.*_interval)"
     r"|^(run_id|created|started|ended|date|host|onnxruntime|onnx|numpy|torch|transformers|share|unstable|own_.*|profiled_.*)$"
 )
 # Sizes of models and the amounts of work are facts of the input, not of the machine.
