@@ -92,6 +92,12 @@ def test_an_option_that_is_proposed_is_taken(name: str, tmp_path: Path, monkeypa
     assert [one for one in refused if one] == []
 
 
+def test_an_option_that_takes_a_value_is_not_proposed_where_none_was_given() -> None:
+    said = trtw("verify", "x.onnx", "--later-option")
+    assert said.exit_code == 2
+    assert said.stderr.splitlines()[-1] == "Error: No such option: --later-option"
+
+
 def test_the_package_runs_as_trtw_does(tmp_path: Path) -> None:
     """From any folder, by the name that a virtual environment without scripts has."""
     call = [sys.executable, "-m", "trt_workbench", "quantize", "m.onnx", "--too", "fp16"]

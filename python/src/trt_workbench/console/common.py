@@ -278,7 +278,7 @@ class PanelCommand(TyperCommand):
         if said := advice(self.name or "", args, flags):
             ctx.fail(said)
         try:
-            rest = super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, [*args])  # which it empties
         except typer.BadParameter as error:
             if found := getattr(error.__cause__, "errors", None):  # pydantic's, whose words typer repeats
                 from trt_workbench.core.documents import reason_in
