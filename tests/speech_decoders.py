@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.speech_exports import export
 
 from trt_workbench.stream.contract.decoding import Decoding
 
@@ -50,25 +51,6 @@ class Join(nn.Module):  # type: ignore[misc]
             encoder_outputs, decoder_outputs = encoder_outputs.transpose(1, 2), decoder_outputs.transpose(1, 2)
         joined = self.out(torch.tanh(self.frame(encoder_outputs) + self.text(decoder_outputs)))
         return joined.unsqueeze(2) if self.deep else joined
-
-
-def export(
-    module: Any, path: Path, inputs: dict[str, Any], outputs: list[str], axes: dict[str, dict[int, str]]
-) -> None:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            module.eval(),
-            tuple(inputs.values()),
-            str(path),
-            input_names=list(inputs),
-            output_names=outputs,
-            dynamic_axes=axes,
-            opset_version=17,
-            dynamo=False,
-        )
 
 
 def write_tokens(folder: Path) -> None:
