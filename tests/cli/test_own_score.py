@@ -513,6 +513,12 @@ def test_images_and_their_targets_are_lines(examples: Path, monkeypatch: pytest.
     prepared = ("--normalize", "none", "--resize", "stretch", "--backend", "ort-cpu")
     alone = json_of("eval-vision", "m.onnx", "--data", "val.jsonl", "--score", "depth.py:abs_rel", *prepared)
     assert alone["score"]["value"] == found["rows"][0]["score"]["value"]
+    lines = Path("val.jsonl").read_text()
+    raw = {"raw": lines.replace("file_name", "x"), "list": json.dumps({"x": [[[0.5] * 3] * 8] * 8, "truth": 1.0})}
+    for name, remedy in {"raw": " (an image named by file_name is prepared)", "list": ""}.items():
+        Path(f"{name}.jsonl").write_text(raw[name])
+        said = stderr_of("eval-vision", "m.onnx", "--data", f"{name}.jsonl", "--score", "depth.py:abs_rel")
+        assert said.endswith(f"but the model takes [3, 8, 8] per sample{remedy}: {name}.jsonl:1\n")
 
 
 @pytest.mark.usefixtures("forked_python")

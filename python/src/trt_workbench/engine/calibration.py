@@ -165,8 +165,11 @@ def _fitting_batch(calibration: Calibration, inputs: Sequence[ModelTensor], samp
     return sizes[0] if sizes else asked or max(1, min(_BATCH, samples))
 
 
-def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
-    """Raise UsageProblem unless a sample, without the batch dimension, is of an input's shape and type."""
+def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor, remedy: str = "") -> None:
+    """Raise UsageProblem unless a sample, without the batch dimension, is of an input's shape and type.
+
+    What the reader of the data knows to do about another shape is the remedy.
+    """
     wanted = tensor.shape
     fits = wanted is None or (
         len(wanted) == sample.ndim + 1
@@ -175,8 +178,7 @@ def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
     if not fits:
         assert wanted is not None
         dims = ", ".join("?" if dim is None else str(dim) for dim in wanted[1:])
-        prepared = " (an image named by file_name is prepared)" * (".jsonl:" in str(path) and sample.ndim == 3)
-        problem = f"have shape {list(sample.shape)}, but the model takes [{dims}] per sample{prepared}"
+        problem = f"have shape {list(sample.shape)}, but the model takes [{dims}] per sample{remedy}"
     elif sample.dtype.name != tensor.dtype:
         problem = f"are {sample.dtype.name}, but the model takes {tensor.dtype}"
     else:

@@ -368,7 +368,8 @@ def _lines(
                     sample[tensor.name] = _value(line[tensor.name], path.parent, where, tensor.dtype)
                 if tensor.name not in sample:
                     raise UsageProblem(f"The line has no input {tensor.name}; {_LINE}: {where}")
-                check_sample(Path(where), sample[tensor.name], tensor)
+                remedy = f" (an image named by {_IMAGE} is prepared)" if is_image(str(line.get(tensor.name))) else ""
+                check_sample(Path(where), sample[tensor.name], tensor, remedy)
             yield sample
 
     def targets(annotations: Path | None) -> list[Sample]:
