@@ -2,10 +2,16 @@
 
 import copy
 import io
+import itertools
+import signal
 import struct
+import sys
 import tracemalloc
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +21,7 @@ from tests.texts import refused
 
 from trt_workbench.core.array_files import count_rows, load_arrays, numpy_dtype, save_arrays
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import write_samples
 
 
 def test_arrays_come_back_and_damage_is_named(tmp_path: Path) -> None:
@@ -34,6 +41,32 @@ def test_arrays_come_back_and_damage_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with refused(UsageProblem):
         load_arrays(path)
+
+
+@pytest.mark.parametrize("save", [save_arrays, write_samples])
+def test_an_interrupt_at_any_line_of_the_archive_stays_an_interrupt(save: Callable[..., None], tmp_path: Path) -> None:
+    left: Iterator[int] = iter(())
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        # Python drops what comes in a finalizer; the console sends it again
+        final = "__del__" in (frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name)
+        if frame.f_code.co_filename == zipfile.__file__ and event == "line" and not final and not next(left, 1):
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    for line in itertools.count():
+        left = iter(range(line, -1, -1))
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            save(tmp_path / "samples.npz", {"a": np.arange(900.0), "b": np.ones(1)})
+            break
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(before)
+    assert line > 50
+    assert len(load_arrays(tmp_path / "samples.npz")) == 2
 
 
 def claiming(shape: tuple[int, ...], content: int, dtype: str = "<f4") -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import multiprocessing
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.core.array_files import save_arrays
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.files import write_bytes
+from trt_workbench.core.files import atomic_writer
 from trt_workbench.core.kept import seal, sealed
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.core.workspace import cache_root
@@ -178,9 +178,8 @@ def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: 
         if not sealed((path,), _say):
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
                 found = process.submit(_generate_reference, directory, prompts, new_tokens).result()
-            buffer = io.BytesIO()
-            np.savez(buffer, tokens=found.tokens, logits=found.logits)
-            write_bytes(path, buffer.getbuffer())
+            with atomic_writer(path) as file:
+                save_arrays(file, {"tokens": found.tokens, "logits": found.logits})
             seal((path,))
         with np.load(path, allow_pickle=False) as kept:
             return Trace(kept["tokens"], kept["logits"])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import open_regular
+from trt_workbench.core.interruptible import deferred_interrupts
 
 T = TypeVar("T")
 ARRAY_SUFFIXES = (".npy", ".npz")
@@ -147,9 +148,10 @@ def named_below(arrays: Mapping[str, T], prefix: str) -> dict[str, T]:
 def save_arrays(path: Path | IO[bytes], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays of any names and types into a `.npz` file, without pickle; `load_arrays` reads them.
 
-    Types that numpy's files lack are those of `writable`. Raises OSError.
+    An interrupt comes after it: within, `zipfile` raises ValueError in its place. Types that numpy's files lack are
+    those of `writable`. Raises OSError.
     """
-    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+    with deferred_interrupts(), zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 npy.write_array(file, writable(np.asarray(array)), allow_pickle=False)

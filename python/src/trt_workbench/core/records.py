@@ -14,6 +14,7 @@ from trt_workbench.core.counts import grouped
 from trt_workbench.core.documents import Strict, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer
+from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.statistics.summary import Summary
 from trt_workbench.core.verification import Mark
 
@@ -116,8 +117,8 @@ class Record(Strict):
 
 def write_samples(path: Path, columns: Mapping[str, NDArray[np.float64]]) -> None:
     """Write one column of samples for each measured part, milliseconds, as a compressed .npz of float32."""
-    with atomic_writer(path) as file:
-        arrays: dict[str, Any] = {name: values.astype(np.float32) for name, values in columns.items()}
+    arrays: dict[str, Any] = {name: values.astype(np.float32) for name, values in columns.items()}
+    with atomic_writer(path) as file, deferred_interrupts():
         np.savez_compressed(file, **arrays)
 
 
