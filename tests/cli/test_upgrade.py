@@ -231,7 +231,7 @@ def test_paths_are_the_same_in_any_current_folder(stacks: Path, models: Path, mo
     monkeypatch.chdir(models)
     np.save("x.npy", np.ones((4, 16), np.float32))
     new = container(models)
-    words = ("--inputs", "x=x.npy", "--to", new, *_QUICK, "--no-bisect")
+    words = ("--inputs", "x=x.npy", "--to", new, *_QUICK, "--bisect-seconds", "0")
     run = models / "run"
     stdout_of("upgrade", "plain.onnx", "--from", stacks / "old", *words, "--output", run)
     assert document(run)["models"][0]["outcome"] == "safe"
@@ -246,7 +246,7 @@ def test_this_environment_is_the_new_stack_where_the_old_one_is_another(models: 
     run, planted = models / "run", models / "planted"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", planted], check=True)
     plant(planted)
-    words = ("--from", planted, "--to", ".", *_QUICK, "--no-bisect", "--output", run)
+    words = ("--from", planted, "--to", ".", *_QUICK, "--bisect-seconds", "0", "--output", run)
     trtw("upgrade", models / "gate.onnx", *words)
     assert document(run)["models"][0]["outcome"] == "wrong"  # the fault is in what the old stack computed
 

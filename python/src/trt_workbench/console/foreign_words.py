@@ -124,6 +124,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--targets": (_BEFORE, ("`trtw check-target m.onnx --gpu rtx5090` compiles a model for cards.",)),
     "--state": (_BEFORE, ("`trtw eval-stream --mode device` keeps states on the device, and so does tw.load.",)),
     "--profiler": (_BEFORE, ("`trtw profile --nsys` records with Nsight Systems.",)),
+    "--no-bisect": (_BEFORE, ("--bisect-seconds 0",)),
     "--ensemble": (_BEFORE, ("The backend v2 prepares images and finds boxes on the client.",)),
     "--cuda-graphs": (_BEFORE, ("--cuda-graph", "Triton's config.pbtxt takes it as optimization.cuda.")),
     "--preferred": (_BEFORE, ("Triton's config.pbtxt takes it as preferred_batch_size.",)),

@@ -46,8 +46,10 @@ class UpgradeSettings:
     repetitions: Annotated[int, Setting("Times that each is timed, in turns; 0 for none.", min=0)] = 5
     tolerance: Annotated[float, Setting("Relative difference in latency that is tolerated.", MORE, min=0)] = 0.05
     quick: Annotated[bool, Setting("Fewer shapes, two sets of inputs.", MORE, "--quick/--full")] = False
-    bisect: Annotated[bool, Setting("Find the first wrong part of a model that is wrong after it.", MORE)] = True
-    bisect_seconds: Annotated[float, Setting("Seconds that this may take for a model.", MORE, min=0)] = 300.0
+    bisect_seconds: Annotated[
+        float,
+        Setting("Seconds to find the first wrong part of a model that is wrong after it; 0: no search.", MORE, min=0),
+    ] = 300.0
     time_limit: Annotated[float, Setting("Seconds that one step of one model may take.", MORE, min=1)] = 7200.0
     options: BackendOptions = field(default_factory=dict)
     before_options: Annotated[

@@ -157,7 +157,7 @@ class RunningSide:
         if by and self.stack and (seen := self.stack.seen_from(by)):
             chosen += ["--stack", seen]
         first = number in (None, 1)
-        if record and settings.bisect and first:
+        if record and settings.bisect_seconds and first:
             chosen += ["--bisect", "--bisect-seconds", str(settings.bisect_seconds)]
         chosen += ["--quick"] if settings.quick or not first else []
         chosen += ["--seed", str(settings.seed), "--output", str(self.of(name, _VERIFY, number))]
