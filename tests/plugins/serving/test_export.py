@@ -64,14 +64,11 @@ def test_a_plan_is_served_as_its_manifest_says(tmp_path: Path) -> None:
     assert (tmp_path / "repository" / "det" / "1" / "model.plan").read_bytes() == b"plan for 9.0"
 
 
-def test_settings_of_batches_and_instances(tmp_path: Path) -> None:
-    words = ("--max-batch", 8, "--delay-us", 2000, "--instances", 3, "--no-warmup")
+def test_settings_of_batches_and_warm_up(tmp_path: Path) -> None:
+    words = ("--max-batch", 8, "--no-warmup")
     found = exported(tmp_path, plan(tmp_path / "p.plan"), "--name", "mine", *words)
     assert (found["name"], found["max_batch_size"], "model_warmup" in found) == ("mine", 8, False)
-    batching = {"max_queue_delay_microseconds": "2000"}
-    assert (found["dynamic_batching"], found["instance_group"][0]["count"]) == (batching, 3)
     assert (tmp_path / "repository" / "mine" / "1" / "model.plan").is_file()
-    assert "dynamic_batching" not in exported(tmp_path, tmp_path / "p.plan", "--no-batching")
 
 
 def test_plans_for_several_gpu_types_are_one_model(tmp_path: Path) -> None:
@@ -146,7 +143,7 @@ def test_it_replaces_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:
     words = ("export-triton", path, "-o", repository)
     stdout_of(*words)
     first = (repository / "p" / "config.pbtxt").read_text()
-    stdout_of(*words, "--instances", 2)
+    stdout_of(*words, "--no-warmup")
     assert (repository / "p" / "config.pbtxt").read_text() != first
     (repository / "p" / "config.pbtxt").write_text(first + "# mine\n")
     held(stderr_of(*words))

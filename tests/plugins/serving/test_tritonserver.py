@@ -34,8 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def repository(folder: Path) -> Path:
-    words = ("--python", "--max-batch", 8, "--delay-us", 5000, "--name", "shapes")
+    words = ("--python", "--max-batch", 8, "--name", "shapes")
     stdout_of("export-triton", DETECTOR, "-o", folder / "repository", *words)
+    _edited("max_queue_delay_microseconds: 100", "max_queue_delay_microseconds: 5000")(folder / "repository" / "shapes")
     return folder / "repository"
 
 
@@ -128,7 +129,7 @@ def test_the_server_takes_the_configuration_of_plans_up_to_its_missing_backend(f
     plans = [
         plan(folder / f"{name}.plan", cc, profiles=profiles) for name, cc in zip(names, ("9.0", "12.0"), strict=True)
     ]
-    words = ("--instances", 2, "-o", folder / "plans")
+    words = ("-o", folder / "plans")
     stdout_of("export-triton", *plans, *words, "--name", "right")
     stdout_of("export-triton", *plans, *words, "--name", "wrong")
     _edited("max_queue_delay_microseconds: 100", "preferred_batch_size: 99")(folder / "plans" / "wrong")

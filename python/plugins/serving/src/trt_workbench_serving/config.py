@@ -18,6 +18,8 @@ from trt_workbench_serving.sources import TritonSource
 
 Config = dict[str, Any]
 HEAD = "# Written by `trtw export-triton`.\n"
+# Longest time that a request waits for others.
+_DELAY_US = 100
 
 
 def model_config(name: str, source: TritonSource, settings: TritonSettings) -> Config:
@@ -39,8 +41,8 @@ def model_config(name: str, source: TritonSource, settings: TritonSettings) -> C
         config["default_model_filename"] = next(iter(source.files)).partition("/")[0]
     if source.by_capability:
         config["cc_model_filenames"] = dict(source.by_capability)
-    if source.is_batched and settings.batching:
-        config["dynamic_batching"] = {"max_queue_delay_microseconds": settings.delay_us}
+    if source.is_batched:
+        config["dynamic_batching"] = {"max_queue_delay_microseconds": _DELAY_US}
     if settings.warmup and not source.unsized():  # a size that is guessed may be none that the model takes
         config["model_warmup"] = [_warmup(source, rows) for rows in sorted({source.smallest(), max(source.most, 1)})]
     return config
@@ -67,7 +69,7 @@ def _instances(source: TritonSource, settings: TritonSettings) -> Config:
     kind = "KIND_GPU" if source.plan else "KIND_CPU" if settings.python else "KIND_AUTO"
     several = len(source.profiles) > 1
     profiles = {"profile": [str(index) for index in range(len(source.profiles))]} if several else {}
-    return {"kind": kind, "count": settings.instances, **profiles}
+    return {"kind": kind, "count": 1, **profiles}
 
 
 def _warmup(source: TritonSource, rows: int) -> Config:

@@ -8,8 +8,6 @@ from typing import Annotated
 
 from trt_workbench.core.settings import MORE, AllowUnverified, Setting
 
-_BATCHES = "Batches"
-
 
 @dataclass(frozen=True)
 class TritonSettings:
@@ -25,13 +23,8 @@ class TritonSettings:
         str | None, Setting("TensorRT of the server: its version, or the folder of its libnvinfer.so.")
     ] = None
     max_batch: Annotated[
-        int | None, Setting("Most rows of a batch; by default what the plan takes, 16 for a model.", _BATCHES, min=1)
+        int | None, Setting("Most rows of a batch; by default what the plan takes, 16 for a model.", min=1)
     ] = None
-    batching: Annotated[bool, Setting("Let the server put waiting requests together.", _BATCHES)] = True
-    delay_us: Annotated[
-        int, Setting("Longest time that a request waits for others, microseconds.", _BATCHES, min=0)
-    ] = 100
-    instances: Annotated[int, Setting("Instances of the model on each GPU.", min=1)] = 1
     warmup: Annotated[bool, Setting("Run the smallest and largest batch before the model is ready.", MORE)] = True
     python: Annotated[
         bool, Setting("Serve a model by ONNX Runtime in the Python backend, for a server without onnxruntime.", MORE)
