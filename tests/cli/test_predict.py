@@ -153,17 +153,17 @@ def test_a_video_is_seen_frame_by_frame(coco: CocoSetup, video: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_seen(coco: CocoSetup, video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trt_workbench.vision.detector import SingleImages
+    from trt_workbench.vision.looking import Looker
 
-    seen, detect = [], SingleImages.detect
+    seen, look = [], Looker.look
 
-    def interrupted(self: SingleImages, image: Any) -> Any:
+    def interrupted(self: Looker, image: Any) -> Any:
         if len(seen) == 4:
             raise KeyboardInterrupt
         seen.append(image)
-        return detect(self, image)
+        return look(self, image)
 
-    monkeypatch.setattr(SingleImages, "detect", interrupted)
+    monkeypatch.setattr(Looker, "look", interrupted)
     done = predict(coco.model, video, "--output", coco.output)
     assert done.exit_code == INTERRUPTED
     assert "after 4 of 6 images" in done.stderr

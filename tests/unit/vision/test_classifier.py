@@ -113,17 +113,18 @@ def test_figures_are_shares_of_images() -> None:
     categories = [Category(7 * place, f"n{place}") for place in range(8)]
     found = table({1: [7, 0, 14, 21, 28], 2: [0, 7, 14, 21, 28], 3: [35, 42], 4: [14]})
     labels = truth([7, 28, 49, 7])
-    scores = TOP_CLASSES.scores(labels, categories, found)
+    scores, matches = TOP_CLASSES.both(np.arange(1, 5), labels, categories, found)
     assert scores.figures == {"top1": 0.25, "top5": 0.5}
     row = scores.per_class()[1]
     assert (row["top1"], row["top5"], row["ground_truths"], row["detections"]) == (0.5, 0.5, 2, 1)
     assert scores.per_class()[0]["top1"] is None
     counts = np.array([[1, 1, 1, 1], [3, 0, 0, 1], [0, 2, 2, 0]], np.int32)
-    figures = TOP_CLASSES.matches(np.arange(1, 5), labels, categories, found).figures(counts)
+    figures = matches.figures(counts)
     assert figures.figures["top1"].tolist() == [0.25, 0.75, 0.0]
     assert figures.by_class[:2, 1].tolist() == [0.5, 0.75]
     assert np.isnan(figures.by_class[2, 1])
-    assert TOP_CLASSES.scores(labels, categories[:5], table({1: [7]})).figures["top5"] is None
+    few, _ = TOP_CLASSES.both(np.arange(1, 5), labels, categories[:5], table({1: [7]}))
+    assert few.figures["top5"] is None
 
 
 def test_the_matrix_is_of_the_best_classes() -> None:

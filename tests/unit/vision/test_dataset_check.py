@@ -400,11 +400,11 @@ def test_a_score_near_zero_asks_for_every_kind(dataset: Make, task: str) -> None
     images = np.arange(1, IMAGES + 1)
     confusion, sizes = confuse(images, data.categories, truth, found), dict.fromkeys(images.tolist(), (HEIGHT, WIDTH))
     measures = task_of(task).measures
-    figures = {one: one.scores(truth, data.categories, found).figures["AP50"] for one in measures}
+    figures = {one: one.both(images, truth, data.categories, found)[0].figures["AP50"] for one in measures}
     (note,) = check_found(data, sizes, found, confusion, figures, turned=False)
     held(note)
     right = DetectionTable(truth.image_ids, truth.category_ids, boxes, scores, extra=truth.extra)
-    figures = {one: one.scores(truth, data.categories, right).figures["AP50"] for one in measures}
+    figures = {one: one.both(images, truth, data.categories, right)[0].figures["AP50"] for one in measures}
     assert check_found(data, sizes, right, confusion, figures, turned=False) == []
 
 

@@ -15,7 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.decode import read_image
 from trt_workbench.vision.image_sources import SourceImage, count_frames, find_sources, open_video
 from trt_workbench.vision.predicted_pictures import PredictedPictures
-from trt_workbench.vision.tasks.boxes import Boxes
+from trt_workbench.vision.tasks.registry import Boxes
 
 FRAMES = 5
 NOISE = np.random.default_rng(0).integers(0, 256, (FRAMES, 240, 320, 3), np.uint8)

@@ -9,17 +9,14 @@ from types import TracebackType
 from typing import Any
 
 from trt_workbench.backends.base import Backend, Session, SessionOptions
-from trt_workbench.backends.images import ImageTransform, Pixels
+from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.pooling import PoolingSession
-from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
 from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.families import DecodeSettings, Detections, Family
+from trt_workbench.vision.families import DecodeSettings, Family
 from trt_workbench.vision.families.recognise import check_family, recognise
 from trt_workbench.vision.feed import Feed, Wanted, make_feed
-from trt_workbench.vision.plausible import BoxCheck
 from trt_workbench.vision.preparation import SAID
 from trt_workbench.vision.settings import DetectorSettings
 
@@ -158,34 +155,3 @@ class Detector(AbstractContextManager["Detector"]):
             }
             for size in dict.fromkeys(sizes)
         ]
-
-
-class SingleImages:
-    """A detector, prepared for batches of one image, that is given one image after the other."""
-
-    def __init__(self, detector: Detector) -> None:
-        """Make room for one image."""
-        self._detector = detector
-        self._room = detector.feed.new_batch()
-        self._check = BoxCheck(detector.family)
-
-    def detect(self, image: Pixels) -> Detections:
-        """Return what is on an image, BGR [height, width, 3]; boxes are in its pixels.
-
-        Raises:
-            UsageProblem: the model's outputs or boxes do not fit the family.
-            CheckFailed: the model returned NaN or infinite values.
-            DeviceFailure: the device failed.
-        """
-        family, feed = self._detector.family, self._detector.feed
-        geometry = feed.fill(self._room, 0, image)
-        ran = feed.run(self._room, 1)
-        found = ran.boxes(family, self._detector.decoding)
-        if len(found) != 1:
-            raise UsageProblem(f"The model returned boxes for {counted(len(found), 'image')} from a batch of 1.")
-        self._check.add(found, ran.outputs)
-        return family.restore(found[0], geometry)
-
-    def finish(self) -> None:
-        """Judge the boxes of few images. Raises UsageProblem if they cannot be right."""
-        self._check.finish()

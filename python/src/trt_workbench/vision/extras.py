@@ -5,12 +5,15 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.vision.letterbox import Geometry
+
+TaskName = Literal["boxes", "masks", "keypoints", "rotated", "classes", "semantic"]
+"""What a vision model finds."""
 
 
 class Extra(abc.ABC):

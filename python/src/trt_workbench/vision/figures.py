@@ -84,20 +84,16 @@ class Measure(abc.ABC):
         return np.concatenate(made)
 
     @abc.abstractmethod
-    def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> Scores:
-        """Return the figures of detections."""
-
-    @abc.abstractmethod
-    def matches(
-        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
-    ) -> Matches:
-        """Return what makes the figures of resamples of the images, whose ids are ascending."""
-
     def both(
         self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
     ) -> tuple[Scores, Matches]:
-        """Return `scores` and `matches` of a run, whose images these are."""
-        return self.scores(truth, categories, found), self.matches(image_ids, truth, categories, found)
+        """Return the figures of detections on images, whose ids are ascending, and what makes those of resamples."""
+
+    def matches(
+        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
+    ) -> Matches:
+        """Return what makes the figures of resamples alone, as `both`."""
+        return self.both(image_ids, truth, categories, found)[1]
 
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
         """Return the detections that count, as right or wrong."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,31 +49,44 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
     """
     dataset = run.metrics["dataset"]
     images, annotations = Path(dataset["images"]), Path(dataset["annotations"])
-    if not is_made_here(run.directory):
-        return _kept(run, folder)
-    if not images.is_dir() or not annotations.exists():
+    made_here = is_made_here(run.directory)
+    if made_here and not (images.is_dir() and annotations.exists()):
         return {}
-    everything = _everything(run)
-    groups = _groups(run, everything)
+    # a classifier's images are chosen by their scores, too
+    every = {one["image_id"] for one in run.records} if run.task.of_images else set[int]()
+    everything = predictions_of(run.directory, every) if every else {}
+    sure = {image_id: boxes[0].get("score", 0.0) for image_id, boxes in everything.items() if boxes}
+    groups = choose(run.records, run.metrics["settings"]["seed"], sure)
+    draw = _drawn(run, groups, everything, images) if made_here else lambda _, path: kept_picture(path)
+    found: dict[str, list[GalleryEntry]] = {group: [] for group in groups}
+    for group, chosen in groups.items():
+        for number, record in enumerate(chosen, 1):
+            if url := draw(record, folder / f"{group}-{number}.jpg"):
+                caption = f"{printable(record['file_name'])}: {run.task.verdict(record)}"
+                found[group].append(GalleryEntry(caption, url))
+    return found if made_here or any(found.values()) else {}
+
+
+def _drawn(
+    run: CocoArtefacts, groups: Mapping[str, list[ImageRecord]], everything: dict[int, list[Box]], images: Path
+) -> Callable[[ImageRecord, Path], str | None]:
+    """Return what draws an image of the gallery into a file, and returns its picture."""
+    import numpy as np
+
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
     predictions, truths = everything or predictions_of(run.directory, ids), read_ground_truth(run, ids)
     exif = run.metrics["settings"].get("exif", "ignore")
-    import numpy as np
-
     threshold = float(np.float32(run.confusion["score_threshold"]))  # as `at_least`
-    drawn: dict[str, list[GalleryEntry]] = {}
-    for group, chosen in groups.items():
-        drawn[group] = []
-        for number, record in enumerate(chosen, 1):
-            image_id = record["image_id"]
-            found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
-            apart = (record["missed"], record["wrong"]) if run.task.tells_apart(record) else None
-            path = image_path(images, record)
-            picture = side_by_side(path, truths[image_id], found, run.class_names, run.task, exif, apart)
-            if picture is not None:
-                path = folder / f"{group}-{number}.jpg"
-                drawn[group].append(GalleryEntry(_caption(record, run.task), save_picture(picture, path)))
-    return drawn
+
+    def draw(record: ImageRecord, path: Path) -> str | None:
+        image_id = record["image_id"]
+        found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
+        apart = (record["missed"], record["wrong"]) if run.task.tells_apart(record) else None
+        place = image_path(images, record)
+        picture = side_by_side(place, truths[image_id], found, run.class_names, run.task, exif, apart)
+        return None if picture is None else save_picture(picture, path)
+
+    return draw
 
 
 def build_faults(run: CocoArtefacts, folder: Path) -> list[tuple[Fault, GalleryEntry | None]]:
@@ -123,19 +136,6 @@ def kept_picture(path: Path) -> str | None:
     return _data_url(data) if data.startswith(b"\xff\xd8\xff") else None
 
 
-def _kept(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
-    groups = _groups(run, _everything(run))
-    found = {
-        group: [
-            GalleryEntry(_caption(record, run.task), url)
-            for number, record in enumerate(chosen, 1)
-            if (url := kept_picture(folder / f"{group}-{number}.jpg"))
-        ]
-        for group, chosen in groups.items()
-    }
-    return found if any(found.values()) else {}
-
-
 def image_path(folder: Path, record: ImageRecord) -> Path:
     """Return the file of a record's image. Raises UsageProblem if it is outside of the dataset's folder."""
     try:
@@ -144,16 +144,6 @@ def image_path(folder: Path, record: ImageRecord) -> Path:
         raise UsageProblem(
             f"A record of the run names an image outside the dataset's folder ({error}); the run was modified: {folder}"
         ) from error
-
-
-def _everything(run: CocoArtefacts) -> dict[int, list[Box]]:
-    """Return the predictions of every image where the choice of images needs them: those for classes of images."""
-    return predictions_of(run.directory, {one["image_id"] for one in run.records}) if run.task.of_images else {}
-
-
-def _groups(run: CocoArtefacts, found: Mapping[int, list[Box]]) -> dict[str, list[ImageRecord]]:
-    sure = {image_id: boxes[0].get("score", 0.0) for image_id, boxes in found.items() if boxes}
-    return choose(run.records, run.metrics["settings"]["seed"], sure)
 
 
 def choose(
@@ -178,10 +168,6 @@ def choose(
     worst = [record for record in reversed(scored) if record not in best][:PER_GROUP]
     rest = [record for record in records if record not in best and record not in worst]
     return {"best": best, "worst": worst, "random": random.Random(seed).sample(rest, min(PER_GROUP, len(rest)))}
-
-
-def _caption(record: ImageRecord, task: VisionTask) -> str:
-    return f"{printable(record['file_name'])}: {task.verdict(record)}"
 
 
 def side_by_side(

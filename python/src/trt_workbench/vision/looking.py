@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.backends.images import Pixels
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.vision.class_map import COCO_IDS, COCO_NAMES, COCO_SLOTS
-from trt_workbench.vision.detector import Detector, SingleImages
+from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.document import DetectionRecord
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections, DetrLogits
+from trt_workbench.vision.plausible import BoxCheck
 from trt_workbench.vision.settings import PredictSettings
 from trt_workbench.vision.tasks.registry import task_of
 
@@ -30,7 +32,7 @@ def records_of(
         frame: of a video.
     """
     extra = found.extra
-    assert extra is None or isinstance(extra, Restored)  # as `SingleImages` leaves it
+    assert extra is None or isinstance(extra, Restored)  # as `Family.restore` leaves it
     more: list[Any] = extra.entries(slice(None)) if extra else [{}] * len(found.scores)
     columns = (found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), names, more)
     lines: list[Any] = [
@@ -76,7 +78,8 @@ class Looker:
         self.names = self._names()
         self._kept = self._classes(settings.classes)
         detector.prepare(1, images)
-        self._single = SingleImages(detector)
+        self._room = detector.feed.new_batch()
+        self._check = BoxCheck(detector.family)
 
     def look(self, pixels: Pixels) -> Detections:
         """Return what is kept of what is on an image, BGR [height, width, 3]; boxes are in its pixels.
@@ -86,14 +89,21 @@ class Looker:
             CheckFailed: the model returned NaN or infinite values.
             DeviceFailure: the device failed.
         """
-        found = self._single.detect(pixels)
+        family, feed = self._detector.family, self._detector.feed
+        geometry = feed.fill(self._room, 0, pixels)
+        ran = feed.run(self._room, 1)
+        boxes = ran.boxes(family, self._detector.decoding)
+        if len(boxes) != 1:
+            raise UsageProblem(f"The model returned boxes for {counted(len(boxes), 'image')} from a batch of 1.")
+        self._check.add(boxes, ran.outputs)
+        found = family.restore(boxes[0], geometry)
         if self._kept is not None:
             found = found.take(np.flatnonzero(np.isin(found.labels, sorted(self._kept))))
         return found if self.task.most is None else found.take(np.arange(len(found.labels))[: self.task.most])
 
     def finish(self) -> None:
         """Judge the boxes of few images. Raises UsageProblem if they cannot be right."""
-        self._single.finish()
+        self._check.finish()
 
     def name(self, label: int) -> str:
         """Return the name of a class."""

@@ -17,9 +17,8 @@ from trt_workbench.vision.detections import DetectionTable, best_of
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.figures import Matches, Measure, Rows, Scores
-from trt_workbench.vision.keypoints import Keypoints
+from trt_workbench.vision.keypoints import Keypoints, sigmas, similarities
 from trt_workbench.vision.masks import Masks
-from trt_workbench.vision.oks import sigmas, similarities
 from trt_workbench.vision.rotated import RotatedBoxes, overlaps
 
 R = TypeVar("R", bound=Restored)
@@ -44,16 +43,19 @@ class CocoMeasure(Measure):
         """Return which annotations are not to be found, bool [N]."""
         return truth.crowd
 
-    def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> Scores:
-        """Return the figures of detections."""
+    def both(
+        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
+    ) -> tuple[Scores, Matches]:
+        """Return the figures of detections, and what makes those of resamples, as `Measure.both`."""
         from trt_workbench.vision.scores import score_detections
 
-        return score_detections(truth, categories, found, self)
+        scores = score_detections(truth, categories, found, self)
+        return scores, self.matches(image_ids, truth, categories, found)
 
     def matches(
         self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
     ) -> Matches:
-        """Return what makes the figures of resamples of the images, whose ids are ascending."""
+        """Return what makes the figures of resamples, without hotcoco's of the images themselves."""
         from trt_workbench.vision.matches import CocoMatches
 
         return CocoMatches(image_ids, truth, categories, found, self)

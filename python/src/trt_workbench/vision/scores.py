@@ -57,17 +57,17 @@ class CocoScores:
         """Return precision at the 101 recalls 0, 0.01 … 1, for every category and as means over the categories."""
         present = self.precision.min(axis=(0, 1)) > -1
         kept = self.precision[:, :, present]
-        mean = {name: _curve(kept[place].mean(axis=1)) for name, place in _THRESHOLDS.items()} if present.any() else {}
+        mean = {name: kept[place].mean(axis=1).tolist() for name, place in _THRESHOLDS.items()} if present.any() else {}
         if present.any():
-            mean["0.50:0.95"] = _curve(kept.mean(axis=(0, 2)))
+            mean["0.50:0.95"] = kept.mean(axis=(0, 2)).tolist()
         return {
-            "recall": _curve(np.asarray(Params("bbox").rec_thrs)),
+            "recall": np.asarray(Params("bbox").rec_thrs).tolist(),
             "mean": mean,
             "classes": [
                 {
                     "category_id": category.id,
                     "name": category.name,
-                    "precision_50": _curve(self.precision[0, :, place]) if present[place] else None,
+                    "precision_50": self.precision[0, :, place].tolist() if present[place] else None,
                 }
                 for place, category in enumerate(self.categories)
             ],
@@ -127,7 +127,3 @@ def _by_category(found: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np
 def _mean(precision: NDArray[np.float64]) -> float | None:
     known = precision[precision > -1]
     return float(known.mean()) if known.size else None
-
-
-def _curve(values: NDArray[np.float64]) -> list[float]:
-    return [float(value) for value in values]

@@ -16,7 +16,7 @@ from trt_workbench.core.spread import Job
 from trt_workbench.vision.dataset import read_by
 from trt_workbench.vision.run import CocoEvaluation, CocoRequest
 from trt_workbench.vision.sharding import COMMAND, merge_shards, what_decides
-from trt_workbench.vision.tasks.boxes import Boxes
+from trt_workbench.vision.tasks.registry import Boxes
 
 TARGET = "trt_workbench.vision.shard_worker"
 

@@ -35,8 +35,7 @@ from trt_workbench.vision.loop import LoopResult
 from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import CocoSettings
 from trt_workbench.vision.tasks.base import VisionTask
-from trt_workbench.vision.tasks.boxes import Boxes
-from trt_workbench.vision.tasks.registry import task_of
+from trt_workbench.vision.tasks.registry import Boxes, task_of
 
 if TYPE_CHECKING:
     from trt_workbench.vision.run import CocoEvaluation, CocoRequest

@@ -18,11 +18,10 @@ from trt_workbench.backends.images import FoundBoxes, Head, ImageTransform, Plac
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.vision.extras import Extra
+from trt_workbench.vision.extras import Extra, TaskName
 from trt_workbench.vision.families.nms import class_aware_nms
 from trt_workbench.vision.letterbox import Geometry, restore_boxes
 from trt_workbench.vision.preparation import FINDS_OUT, SAID, applied
-from trt_workbench.vision.tasks.names import TaskName
 
 # Three levels; with P6 for large inputs; with P2 for small objects.
 _LEVELS = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32))

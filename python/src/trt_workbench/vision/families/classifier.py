@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.families.base import DecodeSettings, Detections, DetectorFacts, DoesNotFit
 from trt_workbench.vision.families.per_class import PerClass
 from trt_workbench.vision.letterbox import Geometry
-from trt_workbench.vision.tasks.names import TaskName
 
 # torchvision's evaluation resizes to 256 and takes 224 of them.
 _IMAGENET_CROP = 0.875

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.extras import Columns, Extra
+from trt_workbench.vision.extras import Columns, Extra, TaskName
 from trt_workbench.vision.families.base import DecodeSettings, Detections, DetectorFacts, DoesNotFit, not_finite
 from trt_workbench.vision.families.detr_logits import DetrLogits
 from trt_workbench.vision.letterbox import Geometry
 from trt_workbench.vision.masks import Masks, axis, enlarged, run_lengths
-from trt_workbench.vision.tasks.names import TaskName
 
 _MASKS = ("masks", "pred_masks")
 

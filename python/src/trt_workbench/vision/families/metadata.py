@@ -8,9 +8,9 @@ from typing import Literal, cast
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import Preparation, metadata_literal, metadata_size
 from trt_workbench.core.errors import UsageProblem, is_text
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.families.base import DetectorFacts
 from trt_workbench.vision.preparation import with_metadata
-from trt_workbench.vision.tasks.names import TaskName
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import FoundBoxes, Head, Place
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.extras import Columns, Extra
+from trt_workbench.vision.extras import Columns, Extra, TaskName
 from trt_workbench.vision.families.base import DecodeSettings, Detections, DetectorFacts, DoesNotFit, not_finite
 from trt_workbench.vision.families.head import YoloHead
 from trt_workbench.vision.letterbox import Geometry
 from trt_workbench.vision.masks import Masks, axis, enlarged, run_lengths
-from trt_workbench.vision.tasks.names import TaskName
 
 _WORD = 32  # pixels of a mask in a word of a device
 

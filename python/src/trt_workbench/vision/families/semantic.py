@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.vision.extras import Extra, Restored
+from trt_workbench.vision.extras import Extra, Restored, TaskName
 from trt_workbench.vision.families.base import DecodeSettings, Detections
 from trt_workbench.vision.families.per_class import PerClass
 from trt_workbench.vision.letterbox import Geometry
 from trt_workbench.vision.masks import Masks, axis, interpolated, run_lengths, tight_box
-from trt_workbench.vision.tasks.names import TaskName
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,8 @@ from trt_workbench.vision.families.base import (
     row_detections,
     rows_head,
 )
-from trt_workbench.vision.families.head import HeadRows, YoloHead
-from trt_workbench.vision.families.keypoint_rows import WithKeypoints
+from trt_workbench.vision.families.head import HeadRows, WithAngles, WithKeypoints, YoloHead
 from trt_workbench.vision.families.prototypes import WithMasks
-from trt_workbench.vision.families.rotated_rows import WithAngles
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,8 @@ from trt_workbench.vision.families.base import (
     corners,
     refuse_other_heads,
 )
-from trt_workbench.vision.families.head import HeadRows, YoloHead
-from trt_workbench.vision.families.keypoint_rows import WithKeypoints
+from trt_workbench.vision.families.head import HeadRows, WithAngles, WithKeypoints, YoloHead
 from trt_workbench.vision.families.prototypes import WithMasks
-from trt_workbench.vision.families.rotated_rows import WithAngles
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
 _MAX_CANDIDATES = 30_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.input_files import read_text
+from trt_workbench.core.input_files import read_bytes, read_text
 
 MOST_CLASSES = 100_000
 """That are read of a data set."""
@@ -20,6 +20,14 @@ _ALSO = {"val": ("valid", "validation"), "valid": ("val",), "validation": ("val"
 def split_names(split: str) -> tuple[str, ...]:
     """Return the names that a split goes by, its own first."""
     return (split, *_ALSO.get(split, ()))
+
+
+def content(file: Path, what: str) -> bytes:
+    """Return what a text file holds. Raises UsageProblem, naming `what` it is."""
+    try:
+        return read_bytes(file, text=True)
+    except OSError as error:
+        raise UsageProblem(f"The {what} cannot be read ({error.strerror}): {file}") from error
 
 
 def read_lines(file: Path, what: str) -> list[str]:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import require_there
-from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.forms.classes import LISTS, class_folders
-from trt_workbench.vision.forms.form import DEFAULT_SPLIT, split_names
+from trt_workbench.vision.forms.form import DEFAULT_SPLIT, content, split_names
 from trt_workbench.vision.forms.label_maps import images_of, map_folder
 from trt_workbench.vision.forms.yolo import SUFFIXES
 
@@ -115,7 +114,7 @@ def _descriptions(folder: Path) -> list[Path]:
     """Return the data.yaml, or else all YAML files that name classes."""
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
     own = [file for file in files if file.stem in ("data", "dataset")][:1]
-    return own or [file for file in files if _NAMES.search(_text(file))]
+    return own or [file for file in files if _NAMES.search(content(file, "file"))]
 
 
 def _coco_files(folder: Path, split: str | None) -> list[Path]:
@@ -129,16 +128,9 @@ def _coco_files(folder: Path, split: str | None) -> list[Path]:
     return own or (files if split is None and len(files) == 1 else [])
 
 
-def _text(file: Path) -> bytes:
-    try:
-        return read_bytes(file, text=True)
-    except OSError as error:
-        raise UsageProblem(f"The file cannot be read ({error.strerror}): {file}") from error
-
-
 def _images_of(file: Path) -> Path:
     """Return the folder that the first image of an annotation file is in, of those where people keep them."""
-    said = _FILE_NAME.search(_text(file))
+    said = _FILE_NAME.search(content(file, "file"))
     try:
         first = str(json.loads(b'"%b"' % said[1])) if said else ""
     except ValueError:

@@ -9,9 +9,9 @@ from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import hash_bytes
-from trt_workbench.core.input_files import parse_json, read_bytes
+from trt_workbench.core.input_files import parse_json
 from trt_workbench.vision.forms.classes import LISTS, read_classes
-from trt_workbench.vision.forms.form import DEFAULT_SPLIT, DataForm
+from trt_workbench.vision.forms.form import DEFAULT_SPLIT, DataForm, content
 from trt_workbench.vision.forms.label_maps import holds_maps, read_maps
 from trt_workbench.vision.forms.yolo import SUFFIXES, read_yolo
 
@@ -54,17 +54,10 @@ def read_form(
             f"The images folder does not exist{other_case(folder)}; pass the folder with the files that the "
             f"annotations name: {folder}"
         )
-    data = _read(annotations)
+    data = content(annotations, "annotation file")
     document = _parse(data, annotations, keys)
     # as quantize writes it of a part of such a data set
     return DataForm(folder, document, hash_bytes(data), of_images=document.get("of_images") is True)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_bytes(path, text=True)
-    except OSError as error:
-        raise UsageProblem(f"The annotation file cannot be read ({error.strerror}): {path}") from error
 
 
 def _parse(data: bytes, path: Path, keys: frozenset[str]) -> dict[str, Any]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import cv2
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
-from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, SEGMENTER, cache_root, embedded_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.model.opened import sha256_of
@@ -21,6 +18,7 @@ from trt_workbench.vision.scenes.scenes import (
     GENERATOR_VERSION,
     HELD_OUT_IMAGES,
     HELD_OUT_SEED,
+    appearing,
     scene,
     write_dataset,
 )
@@ -47,22 +45,15 @@ def write_crops(folder: Path, images: int, seed: int) -> None:
     Raises:
         OSError: the folder is not writable or the disk is full.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.parent / f".{folder.name}.lock"):
-        prefix = f".{folder.name}.unfinished."
-        for left in folder.parent.glob(f"{prefix}*"):
-            shutil.rmtree(left)  # of a process that was killed
+    with appearing(folder) as unfinished:
         if folder.exists():
             return
-        with scratch_folder(prefix, folder.parent) as temporary:
-            unfinished = temporary / folder.name
-            for name in CLASSES:
-                (unfinished / name).mkdir(parents=True)
-            for index in range(images):
-                for number, (crop, label) in enumerate(crops(seed, index)):
-                    _, encoded = cv2.imencode(".jpg", crop, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
-                    (unfinished / CLASSES[label] / f"{index:06d}-{number:02d}.jpg").write_bytes(encoded.tobytes())
-            unfinished.rename(folder)
+        for name in CLASSES:
+            (unfinished / name).mkdir()
+        for index in range(images):
+            for number, (crop, label) in enumerate(crops(seed, index)):
+                _, encoded = cv2.imencode(".jpg", crop, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+                (unfinished / CLASSES[label] / f"{index:06d}-{number:02d}.jpg").write_bytes(encoded.tobytes())
 
 
 _SPLIT = "val"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,24 +70,34 @@ def write_dataset(root: Path, split: str, images: int = HELD_OUT_IMAGES, seed: i
         OSError: the folder is not writable or the disk is full.
     """
     annotations, folder = root / "annotations" / f"instances_{split}.json", root / split
-    root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / f".{split}.lock"):
-        prefix = f".{split}.unfinished."
-        for left in root.glob(f"{prefix}*"):
-            shutil.rmtree(left)  # of a process that was killed
-        info = _info(images, seed)
+    info = _info(images, seed)
+    with appearing(folder) as unfinished:
         if annotations.exists() or folder.exists():
             _require_same(annotations, info, root)
-            if folder.exists():
-                return annotations
-        with scratch_folder(prefix, root) as temporary:
-            unfinished = temporary / split
-            unfinished.mkdir()
+        if not folder.exists():
             document = _write_images(unfinished, images, seed) | {"info": info}
             # they say whose the folder is, so that one without them is never taken for ours
             write_json(annotations, document, over=anything)
-            unfinished.rename(folder)
     return annotations
+
+
+@contextlib.contextmanager
+def appearing(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the place of this one when the block ends, where there is none.
+
+    One process does so at a time; what those that were killed left is removed.
+    """
+    root, prefix = folder.parent, f".{folder.name}.unfinished."
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(root / f".{folder.name}.lock"):
+        for left in root.glob(f"{prefix}*"):
+            shutil.rmtree(left)
+        with scratch_folder(prefix, root) as temporary:
+            unfinished = temporary / folder.name
+            unfinished.mkdir()
+            yield unfinished
+            if not folder.exists():
+                unfinished.rename(folder)
 
 
 def _info(images: int, seed: int) -> dict[str, Any]:

@@ -17,10 +17,6 @@ def _ellipse(rx: float = 1.0, ry: float = 1.0, vertices: int = 48) -> Contour:
     return np.stack([rx * np.cos(angle), ry * np.sin(angle)], axis=1).astype(np.float32)
 
 
-def _regular(vertices: int) -> Contour:
-    return _ellipse(vertices=vertices)
-
-
 def circle(_: np.random.Generator) -> Outline:
     """A disc."""
     return [_ellipse()]
@@ -28,22 +24,22 @@ def circle(_: np.random.Generator) -> Outline:
 
 def square(_: np.random.Generator) -> Outline:
     """Four equal sides."""
-    return [_regular(4)]
+    return [_ellipse(vertices=4)]
 
 
 def triangle(_: np.random.Generator) -> Outline:
     """Three equal sides."""
-    return [_regular(3)]
+    return [_ellipse(vertices=3)]
 
 
 def hexagon(_: np.random.Generator) -> Outline:
     """Six equal sides."""
-    return [_regular(6)]
+    return [_ellipse(vertices=6)]
 
 
 def star(rng: np.random.Generator) -> Outline:
     """Five points, of varied depth."""
-    points = _regular(10)
+    points = _ellipse(vertices=10)
     points[1::2] *= np.float32(rng.uniform(0.38, 0.55))
     return [points]
 

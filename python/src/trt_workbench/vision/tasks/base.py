@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.document import ImageRecord, f1
-from trt_workbench.vision.tasks.names import TaskName
+from trt_workbench.vision.extras import TaskName
 
 if TYPE_CHECKING:
     from trt_workbench.vision.dataset import GroundTruth

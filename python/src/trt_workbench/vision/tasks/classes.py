@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
 from trt_workbench.vision.document import ImageRecord
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.figures import ImageMatches, ImageScores, Measure, Rows
 from trt_workbench.vision.matches import ResampledFigures
 from trt_workbench.vision.tasks.base import Corners, VisionTask
-from trt_workbench.vision.tasks.names import TaskName
 
 RANKS: Final = 5
 _FIGURES: Final = {
@@ -99,7 +99,13 @@ class _TopClasses(Measure):
         """Return the best class of each image."""
         return found.select(np.flatnonzero(ranks(found.image_ids) == 0))
 
-    def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> TopScores:
+    def both(
+        self,
+        image_ids: NDArray[np.int64],  # noqa: ARG002 - each has an annotation
+        truth: GroundTruth,
+        categories: Sequence[Category],
+        found: DetectionTable,
+    ) -> tuple[TopScores, ImageMatches]:
         """Return which images are right; an image is one annotation."""
         truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
         ids, places = np.array([one.id for one in categories], np.int64), ranks(found.image_ids)
@@ -111,17 +117,8 @@ class _TopClasses(Measure):
                 right[name] = np.zeros(len(truth), np.bool_)
                 right[name][own[hits & (places < most)]] = True
         best = np.bincount(np.searchsorted(ids, found.category_ids[places == 0]), minlength=len(ids))
-        return TopScores(tuple(categories), np.searchsorted(ids, truth.category_ids), right, best)
-
-    def matches(
-        self,
-        image_ids: NDArray[np.int64],  # noqa: ARG002 - each has an annotation
-        truth: GroundTruth,
-        categories: Sequence[Category],
-        found: DetectionTable,
-    ) -> ImageMatches:
-        """Return what makes figures of resamples."""
-        return ImageMatches(self.scores(truth, categories, found))
+        scores = TopScores(tuple(categories), np.searchsorted(ids, truth.category_ids), right, best)
+        return scores, ImageMatches(scores)
 
 
 TOP_CLASSES = _TopClasses()

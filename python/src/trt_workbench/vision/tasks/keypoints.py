@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.boxes import FAR
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.figures import Measure
-from trt_workbench.vision.keypoints import Keypoints
+from trt_workbench.vision.keypoints import COCO_SIGMAS, Keypoints
 from trt_workbench.vision.measure import BOXES, KEYPOINTS
-from trt_workbench.vision.oks import COCO_SIGMAS
 from trt_workbench.vision.tasks.base import VisionTask, are_places, changed, described
-from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
     from trt_workbench.vision.dataset import GroundTruth

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.boxes import FAR
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.measure import BOXES, MASKS
 from trt_workbench.vision.tasks.base import VisionTask, changed, described, require_polygon
-from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
     from trt_workbench.vision.dataset import GroundTruth

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.document import OPERATING
+from trt_workbench.vision.extras import TaskName
+from trt_workbench.vision.figures import Measure
+from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.tasks.base import VisionTask
-from trt_workbench.vision.tasks.boxes import Boxes
 from trt_workbench.vision.tasks.classes import ImageClasses
 from trt_workbench.vision.tasks.keypoints import Poses
 from trt_workbench.vision.tasks.masks import InstanceMasks
 from trt_workbench.vision.tasks.rotated import OrientedBoxes
 from trt_workbench.vision.tasks.semantic import SemanticMasks
+
+
+class Boxes(VisionTask):
+    """Boxes alone."""
+
+    name: ClassVar[TaskName] = "boxes"
+    words: ClassVar[str] = "detection"
+    measures: ClassVar[tuple[Measure, ...]] = (BOXES,)
+
 
 _ALL: tuple[VisionTask, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes(), ImageClasses(), SemanticMasks())
 _TASKS: dict[str, VisionTask] = {task.name: task for task in _ALL}

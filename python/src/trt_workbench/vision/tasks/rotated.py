@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.vision.boxes import FAR
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.measure import ROTATED
 from trt_workbench.vision.rotated import RotatedBoxes
 from trt_workbench.vision.tasks.base import VisionTask, changed, described, require_polygon
-from trt_workbench.vision.tasks.names import TaskName
 
 _UNSAFE = re.compile(r"[^\w.+-]+")
 

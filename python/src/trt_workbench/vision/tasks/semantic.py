@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.extras import TaskName
 from trt_workbench.vision.figures import ImageMatches, ImageScores, Measure, Rows
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.matches import ResampledFigures
 from trt_workbench.vision.measure import MASKS, masks_of
 from trt_workbench.vision.tasks.masks import InstanceMasks
-from trt_workbench.vision.tasks.names import TaskName
 
 _FIGURES: Final = {
     "mIoU": "intersection over union of pixels, mean over classes that are annotated or found",
@@ -89,26 +89,10 @@ class _MeanIou(Measure):
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
         return MASKS.overlaps(found, rows, truth, objects)
 
-    def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> PixelScores:
-        """Return the pixels of every image that has annotations or detections."""
-        return self._counted(np.union1d(truth.image_ids, found.image_ids), truth, categories, found)
-
-    def matches(
-        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
-    ) -> ImageMatches:
-        """Return what makes figures of resamples."""
-        return ImageMatches(self._counted(image_ids, truth, categories, found))
-
     def both(
         self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
     ) -> tuple[PixelScores, ImageMatches]:
-        """Return both, whose pixels are decoded once."""
-        scores = self._counted(image_ids, truth, categories, found)
-        return scores, ImageMatches(scores)
-
-    def _counted(
-        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
-    ) -> PixelScores:
+        """Return the pixels of every image by class, which are decoded once."""
         ids = np.array([one.id for one in categories], np.int64)
         made = np.zeros((3, len(image_ids), len(ids)), np.int64)
         own, theirs = masks_of(truth), masks_of(found)
@@ -123,7 +107,8 @@ class _MeanIou(Measure):
                 mine = _plane(own, labelled[truth.category_ids[labelled] == ids[column]], sizes[0]) & scored
                 given = _plane(theirs, other[found.category_ids[other] == ids[column]], sizes[0]) & scored
                 made[:, place, column] = (mine & given).sum(), mine.sum(), given.sum()
-        return PixelScores(tuple(categories), *made)
+        scores = PixelScores(tuple(categories), *made)
+        return scores, ImageMatches(scores)
 
 
 def _plane(masks: Masks, rows: Rows, size: NDArray[np.int32]) -> NDArray[np.bool_]:
