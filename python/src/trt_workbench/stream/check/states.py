@@ -23,13 +23,11 @@ _WITH_LAYERS, _MOST_STUCK = 4, 5
 
 def reset(trial: ContractTrial, found: CheckTally) -> None:
     """A stream that comes after another one equals the same stream on a fresh session."""
-    chunks, signal = trial.schedule(), trial.signal()
-    first = list(trial.stepper.run(chunks, signal))
+    first, chunks = trial.base, trial.schedule()
     for _ in trial.stepper.run(chunks, trial.signal(stream=1000)):
         pass
-    for step, again in zip(first, trial.stepper.run(chunks, signal), strict=True):
-        for name, distance in trial.distances(again, step, trial.contract.outputs).items():
-            found.equal(distance, trial.limit, "differs from the same stream before another one", step.chunk, name)
+    for step, again in zip(first, trial.stepper.run(chunks, trial.signal()), strict=True):
+        trial.compare(found, again, step, "differs from the same stream before another one")
     trial.floor = found.worst or 0.0
 
 
@@ -38,9 +36,7 @@ def live(trial: ContractTrial, found: CheckTally) -> None:
     if not trial.contract.state:
         found.reason = "the contract has no state"
         return
-    signal = trial.signal()
-    base = list(trial.stepper.run(trial.schedule(), signal))
-    trial.states += [_fact(trial, pair, signal, base) for pair in trial.contract.state]
+    trial.states += [_fact(trial, pair) for pair in trial.contract.state]
     found.cases += len(trial.states)
     # the cause first: a length that is stuck at 0 masks the cache away whose length it is
     for fact in sorted(trial.states, key=lambda fact: not fact.reason.startswith(_STUCK)):
@@ -49,22 +45,20 @@ def live(trial: ContractTrial, found: CheckTally) -> None:
         elif not fact.live and not fact.declared_dead and trial.contract.gates.live_state:
             found.add(f"carries nothing to later chunks but is not declared dead: {fact.reason}", tensor=fact.input)
 
-    stuck = [text for pair in trial.contract.state if (text := _stuck_part(trial, pair, base))]
+    stuck = [text for pair in trial.contract.state if (text := _stuck_part(trial, pair))]
     found.reason = "; ".join(stuck[:_MOST_STUCK])
 
 
-def _stuck_part(trial: ContractTrial, pair: State, base: list[ChunkRun]) -> str:
+def _stuck_part(trial: ContractTrial, pair: State) -> str:
     """Return which layers of a state never leave their initial value, in words; empty where all or none do.
 
     This is no failure: channels, whose dimension may be there instead, can be silent in a healthy model.
     """
-    first, *others = (step.inputs[pair.input] for step in base)
+    first, *others = (step.inputs[pair.input] for step in trial.base)
     axis = int(trial.contract.batch_axis(pair.input) == 0)
     if first.ndim < _WITH_LAYERS or any(one.shape != first.shape for one in others):
         return ""
-    moved = np.zeros(first.shape[axis], bool)
-    for one in others:
-        moved |= (one != first).any(tuple(place for place in range(first.ndim) if place != axis))
+    moved = np.any([np.moveaxis(one != first, axis, 0).reshape(first.shape[axis], -1).any(1) for one in others], 0)
     if moved.all() or not moved.any():
         return ""
     entries = ", ".join(map(str, np.flatnonzero(~moved)[:_MOST_STUCK].tolist()))
@@ -72,22 +66,23 @@ def _stuck_part(trial: ContractTrial, pair: State, base: list[ChunkRun]) -> str:
     return f"of {pair.input} {count} along dimension {axis} ({entries}) never left the initial value"
 
 
-def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) -> StateFact:
+def _fact(trial: ContractTrial, pair: State) -> StateFact:
+    base, outputs = trial.base, trial.contract.outputs
+
     def said(live: bool, reason: str) -> StateFact:
         return StateFact(input=pair.input, output=pair.output, live=live, declared_dead=pair.dead, reason=reason)
 
     seen = [step.inputs[pair.input] for step in base]
     if all(equal(seen[0], one) for one in seen[1:]):
         return said(live=False, reason=f"{_STUCK} in {counted(len(base), 'chunk')}")
-    others = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
-    watched = others or [name for name in trial.contract.outputs if name != pair.output]
+    watched = trial.others or [name for name in outputs if name != pair.output]
     for at in sorted({1, len(base) // 2, len(base) - 2} & set(range(1, len(base)))):
         noisy = _noisy(trial, pair, base[at], seen)
         if noisy is None:
             continue
         held = trial.held(base[at]) | {pair.input: noisy}
         chunks = [step.chunk for step in base[at:]]
-        for step, plain in zip(trial.stepper.run(chunks, signal, held), base[at:], strict=True):
+        for step, plain in zip(trial.stepper.run(chunks, trial.signal(), held), base[at:], strict=True):
             for name, distance in trial.distances(step, plain, watched).items():
                 if distance > _ABOVE_REPETITION * trial.floor:
                     return said(
@@ -120,7 +115,7 @@ def shift(trial: ContractTrial, found: CheckTally) -> None:
     if not pairs:
         found.reason = "no state declares how far it shifts (shift.moves)"
         return
-    for step in trial.stepper.run(trial.schedule(), trial.signal()):
+    for step in trial.base:
         for pair in pairs:
             assert pair.shift
             assert pair.shift.moves
@@ -140,8 +135,7 @@ def garbage(trial: ContractTrial, found: CheckTally) -> None:
     if not pairs:
         found.reason = "no state has an invalid part (shift.by)"
         return
-    signal = trial.signal()
-    for step in list(trial.stepper.run(trial.schedule(), signal)):
+    for step in trial.base:
         edits: Arrays = {}
         for pair in pairs:
             array, mask = step.inputs[pair.input], trial.valid_state(pair, step, step.inputs[pair.input])
@@ -150,10 +144,8 @@ def garbage(trial: ContractTrial, found: CheckTally) -> None:
                 noise = (10 * spread * trial.rng.standard_normal(array.shape)).astype(array.dtype)
                 edits[pair.input] = np.where(mask, array, noise)
         if edits:
-            dirty = trial.stepper.step(step.chunk, signal, trial.held(step) | edits)
-            words = f"is changed by the values in the invalid part of {' and '.join(edits)}"
-            for name, distance in trial.distances(dirty, step, trial.contract.outputs).items():
-                found.equal(distance, trial.limit, words, step.chunk, name)
+            dirty = trial.stepper.step(step.chunk, trial.signal(), trial.held(step) | edits)
+            trial.compare(found, dirty, step, f"is changed by the values in the invalid part of {' and '.join(edits)}")
     if not found.cases:
         found.reason = "the whole state is valid in every chunk"
 
@@ -176,9 +168,7 @@ def memory(trial: ContractTrial, found: CheckTally) -> None:
     for pair in trial.contract.state:
         if not kind(held[pair.input]).counted:
             held[pair.input] = _noisy(trial, pair, base[2], [])
-    watched = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
     for step in trial.stepper.run(chunks[2:], signal, held):
         if step.chunk.index >= 2 + horizon:
             words = f"still depends on a state {counted(step.chunk.index - 2, 'chunk')} earlier"
-            for name, distance in trial.distances(step, base[step.chunk.index], watched).items():
-                found.equal(distance, trial.limit, words, step.chunk, name)
+            trial.compare(found, step, base[step.chunk.index], words, trial.others)

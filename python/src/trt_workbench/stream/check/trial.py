@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ class ContractTrial:
         rng: of noise.
         floor: largest relative L2 between a stream and its repetition.
         states: what was found out about every state.
+        others: outputs that are no state.
     """
 
     def __init__(self, stepper: Stepper, chunks: int, limit: float, seed: int) -> None:
@@ -84,6 +86,8 @@ class ContractTrial:
         self.rng = np.random.default_rng([seed, 2**31])
         self.floor = 0.0
         self.states: list[StateFact] = []
+        states = {pair.output for pair in self.contract.state}
+        self.others = [name for name in self.contract.outputs if name not in states]
 
     def frames(self, chunks: int) -> int:
         """Return the frames of a stream of so many whole chunks."""
@@ -98,11 +102,23 @@ class ContractTrial:
         frames = chunks[-1].start + chunks[-1].hop if chunks else self.frames(self.chunks)
         return self.stepper.signal(frames, stream, streams)
 
+    @cached_property
+    def base(self) -> list[ChunkRun]:
+        """The stream that most checks look at, run once, from the first chunk on."""
+        return list(self.stepper.run(self.schedule(), self.signal()))
+
     def held(self, step: ChunkRun) -> Arrays:
         """Return what the state inputs of a step held."""
         return {pair.input: step.inputs[pair.input] for pair in self.contract.state}
 
-    def distances(self, one: ChunkRun, other: ChunkRun, names: Mapping[str, Any] | list[str]) -> dict[str, float]:
+    def compare(
+        self, found: CheckTally, one: ChunkRun, other: ChunkRun, words: str, names: Iterable[str] | None = None
+    ) -> None:
+        """Count outputs of two steps that should be equal, all by default; `words` say of one that it is not."""
+        for name, distance in self.distances(one, other, self.contract.outputs if names is None else names).items():
+            found.equal(distance, self.limit, words, other.chunk, name)
+
+    def distances(self, one: ChunkRun, other: ChunkRun, names: Iterable[str]) -> dict[str, float]:
         """Return how far outputs of two steps differ in their valid parts; `other` says which these are."""
         return {name: apart(one.outputs[name], other.outputs[name], self._valid(name, other)) for name in names}
 

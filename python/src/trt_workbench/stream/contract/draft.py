@@ -11,6 +11,7 @@ from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.contract import CHUNK_NAMES
 from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Known
 from trt_workbench.stream.contract.exporters import (
+    ChunkKeys,
     cache_sizes,
     counted_of,
     front_end_of,
@@ -80,7 +81,6 @@ class _Draft:
         if unused:
             self.notes.append("--batch is not used: the dimension of the streams in the signal is not known")
         self._fixed, self._named = cache_sizes(model), named_constants(model)
-        self._symbols: dict[str, Any] = {}
         self._spelled: dict[str, str] = {}
         self._sizes: dict[str, tuple[int | str | None, ...]] = {}
         if self._time is not None:
@@ -102,7 +102,7 @@ class _Draft:
         return {
             "schema_version": 3 if newest else 2 if newer else 1,
             "name": name,
-            "symbols": self._symbols,
+            "symbols": dict.fromkeys(self._spelled.values()),
             "inputs": inputs,
             "outputs": outputs,
             "state": self._states(),
@@ -129,9 +129,7 @@ class _Draft:
 
     def _size(self, tensor: ModelTensor, axis: int, dim: int | str | None, *, given: bool) -> Any:
         if tensor is self._signal and axis == self._time:
-            symbol = str(self._time_size())
-            self._symbols[symbol] = None
-            return symbol
+            return self._time_size()
         if isinstance(dim, int):
             return dim
         by_graph = None if given else self._by_graph(tensor, axis, dim)
@@ -142,9 +140,7 @@ class _Draft:
         if dim is not None and not given and dim not in self._input_symbols():
             hint = "" if None not in self._stream.sizes else "; --first and --later may determine it"
             return f"{UNDECIDED}: the model calls it {dim}; an expression of the inputs' symbols{hint}"
-        symbol = self._symbol(dim or f"{tensor.name}_{axis}")
-        self._symbols[symbol] = None
-        return symbol
+        return self._symbol(dim or f"{tensor.name}_{axis}")
 
     def _by_graph(self, tensor: ModelTensor, axis: int, dim: int | str | None) -> int | str | None:
         """Return the size of an output that its graph gives, which goes before the name that an exporter gives it."""
@@ -249,7 +245,7 @@ class _Draft:
         if length is None or tensor.shape is None:
             return None
         if exported and exported.valid and len(tensor.shape) > 1:
-            return self._middle(tensor)
+            return self._middle(tensor, exported, exported.valid)
         kept = self._stream.pairs.values()
         lengths = [
             name
@@ -274,15 +270,12 @@ class _Draft:
             f'{{"axis": {axes[0]}, "by": "{by}"}}; null if padding changes none'
         )
 
-    def _middle(self, tensor: ModelTensor) -> dict[str, Any] | None:
+    def _middle(self, tensor: ModelTensor, exported: ChunkKeys, valid: tuple[int, int]) -> dict[str, Any] | None:
         """Return the middle of a window, which alone counts; None for an output without frames."""
-        exported = self._stream.exported
-        assert exported is not None
-        assert exported.valid is not None
         axes = [axis for axis, dim in enumerate(tensor.shape or ()) if not isinstance(dim, int) and dim != self._batch]
         if len(axes) != 1:
             return None
-        (first, count), right = exported.valid, exported.right
+        (first, count), right = valid, exported.right
         self.notes.append(f"Valid: entries {first} to {first + count - 1} of {tensor.name}, along dimension {axes[0]}")
         new = f"(new - ({right} if chunk == 0 else 0))" if right else "new"
         return {"axis": axes[0], "offset": first, "by": f"ceil({new} / {exported.hop // count})"}
@@ -328,21 +321,16 @@ class _Draft:
         ranges: dict[str, Any] = {}
         sizes = [size for size in self._stream.sizes if size is not None]
         sizes_of = {self._spelled[name]: size for name, size in self._fixed.items() if name in self._spelled}
-        for symbol, rule in self._symbols.items():
-            if rule is not None:
-                continue
-            words = f"{UNDECIDED}: [min, opt, max] of this size"
+        for symbol in self._spelled.values():
             if symbol == self._spelled.get(self._batch or ""):
                 ranges[symbol] = list(self._known.batch or _STREAMS)
-                if not self._known.batch:
-                    self.notes.append(
-                        f"Streams per call: {_STREAMS[0]} to {_STREAMS[2]} (--batch sets another maximum)"
-                    )
+                said = f"Streams per call: {_STREAMS[0]} to {_STREAMS[2]} (--batch sets another maximum)"
+                self.notes += [] if self._known.batch else [said]
             elif symbol in sizes_of:
                 ranges[symbol] = [sizes_of[symbol]] * 3
             elif self._time is not None and symbol == self._time_size():
                 of_chunks = f"{UNDECIDED}: [min, opt, max] frames per chunk (--first and --later)"
                 ranges[symbol] = [min(sizes), sizes[-1], max(sizes)] if len(sizes) == 2 else of_chunks
             else:
-                ranges[symbol] = words
+                ranges[symbol] = f"{UNDECIDED}: [min, opt, max] of this size"
         return ranges

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +12,23 @@ from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.front_ends import SILENCE
 from trt_workbench.stream.contract.model_tensors import ModelTensors
 
-# icefall, NeMo for sherpa-onnx, WeNet: frames of a chunk, and what the number of new ones is a product of.
 _BUFFER = "buffer_"
-_CHUNK_KEYS = (
-    ("T", ("decode_chunk_len",)),
-    ("window_size", ("chunk_shift",)),
-    ("decoding_window", ("chunk_size", "subsampling_rate")),
+# icefall, NeMo for sherpa-onnx, WeNet with its window and without, T-one, which takes samples: numbers of the metadata,
+# what else it has to say, and the frames of a chunk and of those the new ones.
+_CHUNKS: tuple[tuple[tuple[str, ...], Mapping[str, str | None], Callable[..., tuple[int, int]]], ...] = (
+    (("T", "decode_chunk_len"), {}, lambda size, hop: (size, hop)),
+    (("window_size", "chunk_shift"), {}, lambda size, hop: (size, hop)),
+    (("decoding_window", "chunk_size", "subsampling_rate"), {}, lambda size, count, rate: (size, count * rate)),
+    (
+        ("chunk_size", "subsampling_factor", "right_context"),
+        {"left_chunks": None},
+        lambda count, rate, right: ((count - 1) * rate + right + 1, count * rate),
+    ),
+    (
+        ("sample_rate", "frame_length_ms"),
+        {"model_type": "t-one"},
+        lambda rate, ms: (0, 0) if rate * ms % 1000 else (rate * ms // 1000,) * 2,
+    ),
 )
 # Of WeNet's script and of sherpa-onnx's for the same encoders: cache, mask, and the key of the subsampling.
 _WENET = (("att_cache", "att_mask", "subsampling_rate"), ("attn_cache", "attn_mask", "subsampling_factor"))
@@ -48,31 +58,12 @@ def chunk_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
     """Return the chunk that an exporter wrote into the metadata."""
     if buffered := _buffered(metadata):
         return buffered
-    for size, factors in _CHUNK_KEYS:
-        numbers = [_number(metadata, key) for key in (size, *factors)]
-        if None not in numbers:
-            frames, *others = (number or 0 for number in numbers)
-            hop = math.prod(others)
-            return ChunkKeys(frames, hop, ", ".join((size, *factors))) if 0 < hop <= frames else None
-    return _window_of(metadata) or _samples_of(metadata)
-
-
-def _window_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
-    """Return the chunk of WeNet's encoders where the window is not said but follows."""
-    keys = ("chunk_size", "subsampling_factor", "right_context")
-    count, rate, right = (_number(metadata, key) for key in keys)
-    if not count or not rate or right is None or "left_chunks" not in metadata:
-        return None
-    return ChunkKeys((count - 1) * rate + right + 1, count * rate, ", ".join(keys))
-
-
-def _samples_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
-    """Return the chunk of T-one, which takes samples."""
-    keys = ("sample_rate", "frame_length_ms")
-    rate, length = (_number(metadata, key) for key in keys)
-    if metadata.get("model_type") != "t-one" or not rate or not length or rate * length % 1000:
-        return None
-    return ChunkKeys(rate * length // 1000, rate * length // 1000, ", ".join(keys))
+    for keys, needed, sizes in _CHUNKS:
+        numbers = [_number(metadata, key) for key in keys]
+        if None not in numbers and all(key in metadata and one in (None, metadata[key]) for key, one in needed.items()):
+            frames, hop = sizes(*numbers)
+            return ChunkKeys(frames, hop, ", ".join(keys)) if 0 < hop <= frames else None
+    return None
 
 
 def _buffered(metadata: Mapping[str, str]) -> ChunkKeys | None:

@@ -71,18 +71,18 @@ def chunk_inputs(
     fed = np.pad(part, missing, constant_values=contract.chunking.left_fill).astype(dtype, copy=False)
     if contract.chunking.normalize:
         normalize(contract, np.moveaxis(fed, axis, -1), chunk.valid)
-    found = {name: fed}
+    found, known = {name: fed}, contract.known(values, chunk)
     for other, given in contract.inputs.items():
-        shape = contract.shape(other, values)
+        if given.role in ("signal", "state"):
+            continue
+        found[other] = array = np.empty(contract.shape(other, values), numpy_dtype(given.dtype))
         if given.role == "length":
             low, high = (bound.whole(values) for bound in given.range)
-            found[other] = np.full(shape, min(max(chunk.valid, low), high), numpy_dtype(given.dtype))
+            array[...] = min(max(chunk.valid, low), high)
         elif given.role == "constant":
-            found[other] = np.full(shape, given.number(), numpy_dtype(given.dtype))
-    known = contract.known(values, chunk)
-    for other, computed in contract.computed.items():
-        found[other] = np.empty(contract.shape(other, values), numpy_dtype(computed.dtype))
-        put(found[other], computed, number_of(contract, other, known, found[other].shape))
+            array[...] = given.number()
+        elif given.role in ("counter", "mask"):
+            put(array, given, number_of(contract, other, known, array.shape))
     return found
 
 
