@@ -76,7 +76,7 @@ def test_readers_are_renamed_in_graphs_within_but_not_those_of_their_own_tensors
         then_branch = t () => (float[N,3] p) <float[3] a = {1, 2, 3}> { p = Add(x, a) },
         else_branch = e () => (float[N,3] a2) { a2 = Identity(a) }> }"""
     )
-    rename_uses(model.graph, "a", "b")
+    rename_uses(model.graph, {"a": "b"})
     own, outside = subgraphs(model.graph.node)
     assert list(own.node[0].input) == ["x", "a"]
     assert list(outside.node[0].input) == ["b"]

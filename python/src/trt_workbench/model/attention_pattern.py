@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from trt_workbench.model.proto import Dims, integer, static_dims
+from trt_workbench.model.proto import Dims, element_types, integer, static_dims
 from trt_workbench.model.walking import readers, use_counts
 from trt_workbench.model.weights import inferred
 
@@ -61,9 +61,7 @@ class AttentionIndex:
         graph = model.graph
         typed = inferred(model, data_prop=True).graph
         self.dims: Dims = static_dims(typed)
-        self.types = {tensor.name: tensor.data_type for tensor in graph.initializer}
-        for value in (*typed.value_info, *typed.input, *typed.output):
-            self.types[value.name] = value.type.tensor_type.elem_type
+        self.types = element_types(typed)
         self.producer = {name: node for node in graph.node for name in node.output if name}
         self._uses = use_counts(graph)
         self._readers = readers(graph.node)

@@ -20,8 +20,8 @@ Array = NDArray[np.generic]
 _NEVER = frozenset(
     {"Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-# Scales in front of weights are what a quantised model is made of.
-_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+# Scales in front of weights are what a quantised model is made of; folding would remove them.
+SCALED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 def constant_value(node: onnx.NodeProto) -> Array | None:
@@ -40,7 +40,7 @@ def constant_value(node: onnx.NodeProto) -> Array | None:
 def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: Mapping[str, Array]) -> dict[str, Array] | None:
     """Return the outputs of a node by name; None if they are not constant or cannot be computed here."""
     known = all(not name or name in values for name in node.input)
-    fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in STANDARD
+    fixed = node.op_type not in _NEVER | SCALED and node.domain in STANDARD
     if not (known and fixed) or has_subgraph(node):
         return None
     from onnx.reference import ReferenceEvaluator  # it imports a module for every operator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
+import onnx.parser
 from onnx import helper, numpy_helper
 
 from trt_workbench.core.errors import UsageProblem
@@ -102,6 +103,27 @@ class NodeWriter:
         self.nodes.append(helper.make_node(operator, list(inputs), made, name=made[0], **attributes))
         return made
 
+    def formula(self, text: str, stem: str = "", **names: str) -> str:
+        """Add the nodes of a formula in ONNX's text format, such as "half = Mul(x, two) y = Floor(half)".
+
+        Args:
+            text: the statements; what they make has new names, but for `names`.
+            stem: of the new names.
+            names: tensors by what the text calls them: those that it reads, and those it makes that must have a name.
+
+        Returns:
+            What the text calls y; "" where it calls nothing so.
+        """
+        graph = onnx.parser.parse_graph(f"formula () => () {{ {text} }}")
+        made = [name for node in graph.node for name in node.output]
+        known = {name: self.fresh(stem) for name in made if name not in names} | names
+        rename_uses(graph, known)
+        for node in graph.node:
+            node.output[:] = [known[name] for name in node.output]
+            node.name = self.names.fresh(f"{node.output[0]}_{node.op_type}")
+        self.nodes += graph.node
+        return known.get("y", "")
+
     def constant(self, value: Any, stem: str = "") -> str:
         """Return the name of a constant; without a stem it is the same for the same value."""
         array = np.asarray(value)
@@ -118,6 +140,12 @@ class NodeWriter:
         """Return the nodes made since the last call."""
         nodes, self.nodes = self.nodes, []
         return nodes
+
+    def fill(self, graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto] | None = None) -> None:
+        """Let a graph have what was made: these nodes, by default those since the last call, and the constants."""
+        replace_nodes(graph, self.taken() if nodes is None else nodes)
+        graph.initializer.extend(self.initializers)
+        self.initializers.clear()
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -200,18 +228,16 @@ def name_nodes(nodes: Iterable[onnx.NodeProto]) -> list[tuple[str, str]]:
     return changed
 
 
-def rename_uses(graph: onnx.GraphProto, old: str, new: str) -> None:
-    """Make every reader of `old` read `new`, within subgraphs too where the name is not taken by their own tensor."""
+def rename_uses(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Make readers of names read others, within subgraphs too where a name is not taken by their own tensor."""
     for node in graph.node:
-        for place, name in enumerate(node.input):
-            if name == old:
-                node.input[place] = new
+        if not names.keys().isdisjoint(node.input):
+            node.input[:] = [names.get(name, name) for name in node.input]
         for inner in subgraphs([node]):
-            if old not in defined(inner):
-                rename_uses(inner, old, new)
-                for value in inner.output:
-                    if value.name == old:
-                        value.name = new
+            outside = {old: names[old] for old in names.keys() - defined(inner)}
+            rename_uses(inner, outside)
+            for value in inner.output:
+                value.name = outside.get(value.name, value.name)
 
 
 def remove_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
@@ -224,10 +250,13 @@ def remove_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
 
 def remove_unread(graph: onnx.GraphProto, names: Iterable[str]) -> None:
     """Remove those constants of these names, initialisers or Constant nodes, that nobody reads."""
-    gone = set(names) - use_counts(graph).keys()
-    for tensor in [one for one in graph.initializer if one.name in gone]:
+    _remove_constants(graph, set(names) - use_counts(graph).keys())
+
+
+def _remove_constants(graph: onnx.GraphProto, names: Collection[str]) -> None:
+    for tensor in [one for one in graph.initializer if one.name in names]:
         graph.initializer.remove(tensor)
-    remove_nodes(graph, [node for node in graph.node if node.op_type == "Constant" and node.output[0] in gone])
+    remove_nodes(graph, [node for node in graph.node if node.op_type == "Constant" and node.output[0] in names])
 
 
 def remove_unused(model: onnx.ModelProto) -> list[str]:
@@ -256,13 +285,11 @@ def bypass(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
     """
     if node.output[0] in {value.name for value in graph.output}:
         return False
-    rename_uses(graph, node.output[0], node.input[0])
+    rename_uses(graph, {node.output[0]: node.input[0]})
     return True
 
 
 def set_constant(graph: onnx.GraphProto, name: str, value: Array) -> None:
     """Make `name` an initialiser with `value`, in place of an initialiser or Constant node of that name."""
-    for tensor in [tensor for tensor in graph.initializer if tensor.name == name]:
-        graph.initializer.remove(tensor)
-    remove_nodes(graph, [node for node in graph.node if node.op_type == "Constant" and node.output[0] == name])
+    _remove_constants(graph, [name])
     graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name))

@@ -78,11 +78,10 @@ def _lengths(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
         value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
         for value in (*graph.value_info, *graph.input)
     }
-    shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            shapes.update(dict.fromkeys(node.output, tuple(node.attribute[0].t.dims)))
-    return shapes
+    fixed = [node for node in graph.node if node.op_type == "Constant" and node.attribute]
+    held = [(name, node.attribute[0].t) for node in fixed if node.attribute[0].name == "value" for name in node.output]
+    held += [(tensor.name, tensor) for tensor in graph.initializer]
+    return shapes | {name: tuple(tensor.dims) for name, tensor in held}
 
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})

@@ -46,6 +46,6 @@ def _fenced(model: onnx.ModelProto, tensors: Sequence[str], index: AttentionInde
         fence = names.fresh(f"{PREFIX}{number}")
         node, place = maker[name]
         node.output[place] = fence
-        rename_uses(copy.graph, name, fence)
+        rename_uses(copy.graph, {name: fence})
         copy.graph.output.append(onnx.helper.make_tensor_value_info(fence, index.types[name], index.dims.get(name)))
     return copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -43,12 +43,16 @@ _NO_COMPUTATION = _PASSES_ON | {
     "TRT_FP4DynamicQuantize", "TRT_MXFP8DynamicQuantize", "TRT_MXFP8DequantizeLinear", "TRT_FP8QuantizeLinear",
     "TRT_FP8DequantizeLinear", "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan", "ReorderOutput",
 }  # fmt: skip
-# What these nodes of TensorRT's domain make.
-_TENSORRT_CODES = {
-    name: codes_of(one) for one in FORMATS for name in one.operators if not name.endswith("DequantizeLinear")
+# What these nodes make, those of TensorRT's domain among them.
+_MAKES: Mapping[str, int] = {
+    **{name: codes_of(one) for one in FORMATS for name in one.operators if not name.endswith("DequantizeLinear")},
+    **dict.fromkeys(("Shape", "Size", "NonZero", "ArgMax", "ArgMin"), TensorProto.INT64),
+    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), TensorProto.BOOL),
+    **dict.fromkeys(("Not", "And", "Or", "IsNaN"), TensorProto.BOOL),
+    "DynamicQuantizeLinear": TensorProto.UINT8,
 }
-_INTEGER_RESULT = frozenset({"Shape", "Size", "NonZero", "ArgMax", "ArgMin"})
-_BOOLEAN_RESULT = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "IsNaN"})
+# Whose result has the type of another input than the first: the place of that, and the type without it.
+_AS_INPUT = {"CastLike": (1, 0), "DequantizeLinear": (1, 0), "QuantizeLinear": (2, TensorProto.UINT8)}
 
 
 @dataclass
@@ -214,25 +218,16 @@ def _quantised_type(name: str, scope: _Scope) -> str | None:
 def output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
     """Return the element type of a node's first output; 0 if unknown."""
     operator = node.op_type
-    if operator in _TENSORRT_CODES:
-        return _TENSORRT_CODES[operator]
+    if operator in _MAKES:
+        return _MAKES[operator]
     attributes = {entry.name: entry for entry in node.attribute}
     inputs = [types.get(name, 0) for name in node.input]
     for name in ("to", "output_dtype", "dtype"):
         if name in attributes and attributes[name].i:
             return int(attributes[name].i)
-    if operator == "CastLike":
-        return inputs[1] if len(inputs) > 1 else 0
-    if operator == "QuantizeLinear":
-        return (inputs[2] if len(inputs) > 2 else 0) or TensorProto.UINT8
-    if operator == "DequantizeLinear":
-        return inputs[1] if len(inputs) > 1 else 0
-    if operator == "DynamicQuantizeLinear":
-        return TensorProto.UINT8
-    if operator in _INTEGER_RESULT:
-        return TensorProto.INT64
-    if operator in _BOOLEAN_RESULT:
-        return TensorProto.BOOL
+    if operator in _AS_INPUT:
+        place, otherwise = _AS_INPUT[operator]
+        return next(iter(inputs[place : place + 1]), 0) or otherwise
     if operator == "ConstantOfShape":
         return attributes["value"].t.data_type if "value" in attributes else TensorProto.FLOAT
     if operator == "Where":
@@ -263,15 +258,10 @@ def _count_weights(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None
             bits = next((int(entry.i) for entry in node.attribute if entry.name == "bits" and 0 < entry.i <= 8), 4)
             kept_as[node.input[1]], packed[node.input[1]] = f"int{bits}", 8 // bits
             not_weights.update(node.input[2:])
-    for name in _own_weights(graph):
+    fixed = [node for node in graph.node if node.op_type == "Constant"]
+    named = [node.output[0] for node in fixed if any(entry.name == "value" for entry in node.attribute)]
+    for name in (*(tensor.name for tensor in graph.initializer), *named):
         tensor = scope.weights[name]
         elements, kind = math.prod(tensor.dims) * packed.get(name, 1), kept_as.get(name) or _NAMES.get(tensor.data_type)
         if kind and elements > 1 and name not in not_weights:
             found.weights[kind] += elements
-
-
-def _own_weights(graph: onnx.GraphProto) -> Iterable[str]:
-    yield from (tensor.name for tensor in graph.initializer)
-    for node in graph.node:
-        if node.op_type == "Constant" and any(entry.name == "value" for entry in node.attribute):
-            yield node.output[0]

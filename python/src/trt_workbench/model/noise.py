@@ -244,8 +244,7 @@ class _Rounding:
         if node.op_type == "Cast":
             return not self._held and scope.is_whole(node.input[0])
         if node.op_type in ("Mul", "Div") and not self._held:
-            factors = node.input[node.op_type == "Div" :]
-            return any(_is_power_of_two(scope.value(name)) for name in factors)
+            return any(_is_power_of_two(scope.value(name)) for name in node.input[node.op_type == "Div" :])
         return node.op_type in _KEEPS
 
     def _inexact(self, node: onnx.NodeProto, clean: str, kind: int, scope: _Scope, *, is_exact: bool) -> str | None:

@@ -28,7 +28,6 @@ from trt_workbench.model.weights import (
     OWN_FILE,
     inferred,
     is_small,
-    put_back,
     restore,
     take_out,
     weights_of,
@@ -94,7 +93,7 @@ class _Content:
         self.facts = facts_of(path, model)
         self.stamps = [stamp, *(settled_stamp(path.parent / name) for name in self.facts.external_locations)]
         try:
-            put_back(model, path, partial(self.part, path), is_small)
+            restore(weights_of(model, path, partial(self.part, path), is_small))
         except (OSError, ValueError) as error:
             raise UsageProblem(f"The model's external data does not match it ({error}): {path}") from error
         if self.facts.external_locations:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.walking import components
 
 
 @dataclass(frozen=True)
@@ -145,30 +146,19 @@ def _labels(index: GraphIndex, providers: Sequence[str], groups: Sequence[int | 
             if source is not None and source < place:
                 layer = max(layer, layers[source] + (providers[source] != providers[place]))
         layers.append(layer)
-    parents = list(range(len(index.nodes)))
-
-    def root(place: int) -> int:
-        while parents[place] != place:
-            parents[place] = parents[parents[place]]
-            place = parents[place]
-        return place
-
-    def join(a: int, b: int) -> None:
-        parents[max(root(a), root(b))] = min(root(a), root(b))
-
+    joined: list[tuple[int, int]] = []
     reported: dict[int, int] = {}
     for place, node in enumerate(index.nodes):
         group = groups[place] if groups else None
         if group is not None:
-            join(place, reported.setdefault(group, place))
+            joined.append((place, reported.setdefault(group, place)))
             continue
         for name in node.input:
             source = index.producer.get(name)
             same = source is not None and (not groups or groups[source] is None)
             if same and source is not None and (providers[source], layers[source]) == (providers[place], layers[place]):
-                join(place, source)
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(root(place), len(numbers)) for place in range(len(index.nodes))]
+                joined.append((place, source))
+    return list(components(range(len(index.nodes)), joined).values())
 
 
 def _data_inputs(index: GraphIndex, place: int) -> list[str]:

@@ -93,6 +93,13 @@ def value_shape(value: onnx.ValueInfoProto) -> Shape | None:
     )
 
 
+def element_types(graph: onnx.GraphProto) -> dict[str, int]:
+    """Return the element types of a graph's tensors that are declared, 0 for what is declared without one."""
+    values = (*graph.value_info, *graph.input, *graph.output)
+    found = {value.name: value.type.tensor_type.elem_type for value in values}
+    return found | {tensor.name: tensor.data_type for tensor in graph.initializer}
+
+
 # Shapes by tensor, None for a dynamic dimension.
 Dims = dict[str, list[int | None]]
 

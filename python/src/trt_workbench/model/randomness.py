@@ -6,12 +6,13 @@ from functools import partial
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.model.editing import NodeWriter
+from trt_workbench.model.constants import constants
+from trt_workbench.model.editing import NodeWriter, inlined
 from trt_workbench.model.opened import Model
-from trt_workbench.model.proto import is_external, operator_name
+from trt_workbench.model.proto import operator_name
 from trt_workbench.model.walking import all_graphs, all_nodes
 
 # From this operator set on ONNX Runtime (1.31) has none of ONNX's random operators, but Dropout in training mode.
@@ -45,24 +46,19 @@ class RandomSource:
         if not self._by_coins:
             # ONNX Runtime draws only float and double
             dtype = kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT
-            number = float(seed % _SEEDS)
-            drawn = node("RandomUniformLike", like, low=low, high=high, dtype=dtype, seed=number)
+            drawn = node("RandomUniformLike", like, low=low, high=high, dtype=dtype, seed=float(seed % _SEEDS))
             return node("Cast", drawn, to=kind)
-        coin, training, row, weights = (one.name for one in self._constants.values())
-
-        def constant(number_type: int, shape: list[int], value: float) -> str:
-            return node("Constant", value=helper.make_tensor("value", number_type, shape, [value]))
-
-        count = node("Reshape", node("Size", like), constant(TensorProto.INT64, [1], -1))
-        one = helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])
-        coins = node("ConstantOfShape", node("Concat", count, row, axis=0), value=one)
-        # the mask, as ONNX Runtime takes a Dropout away whose mask nobody reads, in training mode too
-        stems = [f"{stem}__left", f"{stem}__kept"]
-        _, kept = self.writer.outputs("Dropout", [coins, coin, training], stems, seed=seed % _SEEDS)
-        sums = node("MatMul", node("Cast", kept, to=TensorProto.FLOAT), weights)
-        wide = node("Mul", sums, constant(TensorProto.FLOAT, [], high - low))
-        moved = node("Add", wide, constant(TensorProto.FLOAT, [], low))
-        return node("Cast", node("Reshape", moved, node("Shape", like), allowzero=1), to=kind)
+        held = {name: one.name for name, one in self._constants.items()}
+        # the mask of the Dropout, as ONNX Runtime takes away one whose mask nobody reads, in training mode too
+        text = f"""
+            size = Size(x) one = Constant<value = int64[1] {{-1}}>() count = Reshape(size, one)
+            shape = Concat<axis = 0>(count, row) coins = ConstantOfShape<value = float[1] {{1}}>(shape)
+            left, mask = Dropout<seed = {seed % _SEEDS}>(coins, coin, training) kept = Cast<to = 1>(mask)
+            sums = MatMul(kept, weights) span = Constant<value = float {{{high - low!r}}}>() wide = Mul(sums, span)
+            least = Constant<value = float {{{low!r}}}>() moved = Add(wide, least) like = Shape(x)
+            shaped = Reshape<allowzero = 1>(moved, like) y = Cast<to = {kind}>(shaped)
+        """
+        return self.writer.formula(text, f"{stem}__drawn", x=like, **held)
 
 
 # A seed does not help: every runtime draws other numbers from it, and other ones again at the next call.
@@ -97,32 +93,16 @@ def random_operators(model: onnx.ModelProto) -> list[str]:
     Args:
         model: with or without its weights.
     """
-    graphs = list(all_graphs(model))
-    nodes = list(all_nodes(model))
-    off = {name for name, value in _flags(graphs, nodes).items() if not value}
+    known = []
+    whole = inlined(model)
+    for values in map(constants, all_graphs(whole)):
+        known += [(name, bool(values[name].any())) for name in values if values.facts(name)[0] == np.bool_]
+    # parts of the model may give a name several values
+    off = {name for name, on in known if not on} - {name for name, on in known if on}
     found = set()
-    for node in nodes:
+    for node in all_nodes(whole):
         place = _TRAINED.get(node.op_type)
         mode = node.input[place] if place is not None and len(node.input) > place else ""
         if node.op_type in _RANDOM or (mode and mode not in off):
             found.add(operator_name(node) + (" in training mode" if mode else ""))
     return sorted(found)
-
-
-def _flags(graphs: list[onnx.GraphProto], nodes: list[onnx.NodeProto]) -> dict[str, bool]:
-    """Return the constant booleans of a model by name; True where parts of the model give a name several values."""
-    tensors = [(tensor.name, tensor) for graph in graphs for tensor in graph.initializer]
-    tensors += [
-        (node.output[0], attribute.t)
-        for node in nodes
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.name == "value"
-    ]
-    # what has an initial value may be an input too, which a caller may set
-    inputs = {value.name for graph in graphs for value in graph.input}
-    found: dict[str, bool] = {}
-    for name, tensor in tensors:
-        if tensor.data_type == onnx.TensorProto.BOOL and name not in inputs and not is_external(tensor):
-            found[name] = found.get(name, False) or bool(numpy_helper.to_array(tensor).any())
-    return found

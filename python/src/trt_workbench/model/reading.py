@@ -72,7 +72,7 @@ def check_tensor(tensor: onnx.TensorProto) -> None:
             text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"tensor {tensor.name} holds text that is not UTF-8, which ONNX does not have") from error
-    found, wanted = _held(tensor, math.prod(tensor.dims))
+    found, wanted = _held(tensor)
     if found != wanted:
         raise ValueError(
             f"tensor {tensor.name} of shape {list(tensor.dims)} holds {found} values or bytes instead of {wanted}"
@@ -81,20 +81,18 @@ def check_tensor(tensor: onnx.TensorProto) -> None:
 
 def declared_bytes(tensor: onnx.TensorProto) -> int:
     """Return the bytes that the values of a tensor take as raw data."""
-    return _raw_bytes(tensor.data_type, math.prod(tensor.dims))
+    packed = _BITS.get(tensor.data_type)
+    bits: int = packed or onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize * 8
+    return -(-int(math.prod(tensor.dims)) * bits // 8)
 
 
-def _raw_bytes(data_type: int, count: int) -> int:
-    bits = _BITS.get(data_type) or onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize * 8
-    return -(-count * bits // 8)
-
-
-def _held(tensor: onnx.TensorProto, count: int) -> tuple[int, int]:
+def _held(tensor: onnx.TensorProto) -> tuple[int, int]:
     """Return how many entries or bytes a tensor holds, and how many its shape asks for."""
+    count = math.prod(tensor.dims)
     if tensor.HasField("raw_data"):
         if tensor.data_type == onnx.TensorProto.STRING:
             return -1, count
-        return len(tensor.raw_data), _raw_bytes(tensor.data_type, count)
+        return len(tensor.raw_data), declared_bytes(tensor)
     field = getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))
     bits = _BITS.get(tensor.data_type)
     return len(field), -(-count * bits // 8) if bits else count * _WIDE.get(tensor.data_type, 1)

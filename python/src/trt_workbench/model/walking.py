@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, UserDict, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+import numpy as np
 import onnx
 
 
@@ -87,6 +88,17 @@ def use_counts(graph: onnx.GraphProto) -> Counter[str]:
         counts.update(reads(node))
     counts.update(value.name for value in graph.output)
     return counts
+
+
+def components(things: Sequence[int], pairs: Collection[tuple[int, int]]) -> dict[int, int]:
+    """Return the number of the part that each thing is in, of parts that pairs of things join, in their order."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    places = {thing: place for place, thing in enumerate(things)}
+    links = tuple([places[one] for one in ends] for ends in zip(*pairs, strict=True)) or ([], [])
+    joined = coo_array((np.ones(len(pairs)), links), shape=(len(things), len(things)))
+    return dict(zip(things, connected_components(joined, directed=False)[1].tolist(), strict=True))
 
 
 def captured(graph: onnx.GraphProto) -> Counter[str]:

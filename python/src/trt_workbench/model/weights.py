@@ -51,23 +51,6 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
     return bare
 
 
-def put_back(
-    model: onnx.ModelProto,
-    path: Path,
-    part: Callable[[str], bytes | None] = lambda _: None,
-    wanted: Callable[[onnx.TensorProto], bool] = lambda _: True,
-) -> None:
-    """Put values into a model that lacks them, as `weights_of` finds them; raises as it.
-
-    Args:
-        model: changed in place.
-        path: the model's file.
-        part: returns what the file of a location holds, where that is in memory.
-        wanted: selects the tensors.
-    """
-    restore(weights_of(model, path, part, wanted))
-
-
 def restore(weights: Iterable[tuple[onnx.TensorProto, bytes]]) -> None:
     """Put bytes into their tensors."""
     for tensor, raw in weights:

@@ -27,7 +27,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions
 from trt_workbench.model.proto import copied, operator_name
 from trt_workbench.model.shape_nodes import NodeKey, shape_nodes
-from trt_workbench.model.weights import is_in_own_file, put_back
+from trt_workbench.model.weights import is_in_own_file, restore, weights_of
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -172,7 +172,7 @@ def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) 
     model: Any = request.model
     if index.renamed:
         named = copied(index.model)
-        put_back(named, request.model, wanted=is_in_own_file)
+        restore(weights_of(named, request.model, wanted=is_in_own_file))
         model = named.SerializeToString()
         config.add_session_config_entry(_FOLDER_ENTRY, str(request.model.parent.resolve()))
     chain: list[Any] = [(provider, _provider_options(request, provider))]

@@ -19,7 +19,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import HEAD, Format, read
 from trt_workbench.model.constants import constants
-from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
+from trt_workbench.model.editing import Names, NodeWriter, remove_unread
 from trt_workbench.model.low_precision import formats
 from trt_workbench.model.low_precision.groups import ATTENTION, PrecisionGroup
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
@@ -80,8 +80,7 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[PrecisionGroup], pr
                 node.input[0] = writer.activation(node.input[0])
             node.input[1] = writer.weight(group, node)
         nodes += [*writer.taken(), node]
-    replace_nodes(model.graph, nodes)
-    model.graph.initializer.extend(writer.initializers)
+    writer.fill(model.graph, nodes)
     remove_unread(model.graph, (group.weight for group in groups))
     if _is_dynamic(row) and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))

@@ -19,7 +19,7 @@ from trt_workbench.core.counts import some
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import Format, get
 from trt_workbench.model.constants import Array, Constants, constant_value
-from trt_workbench.model.editing import Names, NodeWriter, in_order, inlined, remove_unread, replace_nodes
+from trt_workbench.model.editing import Names, NodeWriter, in_order, inlined, remove_unread
 from trt_workbench.model.graph_types import output_type
 from trt_workbench.model.low_precision.cast_rules import (
     BOUNDED,
@@ -34,7 +34,7 @@ from trt_workbench.model.low_precision.cast_rules import (
     NodeTypes,
 )
 from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered
-from trt_workbench.model.proto import STANDARD, is_external, kinds, kinds_where, opset
+from trt_workbench.model.proto import STANDARD, element_types, is_external, kinds, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
 from trt_workbench.model.weights import inferred, light
 
@@ -150,11 +150,9 @@ class _Caster:
 
     def graph(self, graph: onnx.GraphProto, typed: onnx.GraphProto, scope: _Scope) -> None:
         """Rewrite a graph in place; its own inputs and outputs stay in fp32."""
-        for value in (*typed.value_info, *typed.input, *typed.output):
-            scope.types[value.name] = value.type.tensor_type.elem_type
+        scope.types |= element_types(typed)
         inputs = {value.name for value in graph.input}
         for tensor in graph.initializer:
-            scope.types[tensor.name] = tensor.data_type
             if tensor.data_type == TensorProto.FLOAT and tensor.name not in inputs:
                 scope.constants[tensor.name] = self._weights[tensor.name] if is_external(tensor) else tensor
         outputs = {value.name for value in graph.output}
@@ -168,8 +166,7 @@ class _Caster:
         self._finish(graph)
 
     def _finish(self, graph: onnx.GraphProto) -> None:
-        replace_nodes(graph, self._writer.taken())
-        graph.initializer.extend(self._writer.initializers)
+        self._writer.fill(graph)
         remove_unread(graph, set(defined(graph)) - {value.name for value in graph.input})
         del graph.value_info[:]
 

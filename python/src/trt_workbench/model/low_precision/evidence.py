@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from trt_workbench.core.counts import decimals
+from trt_workbench.core.documents import Strict
 from trt_workbench.core.input_files import parse_json
 from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.kinds import Method
@@ -16,11 +15,7 @@ from trt_workbench.model.low_precision.kinds import Method
 METADATA_KEY = "trtw.quantization"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class TensorRange(_Part):
+class TensorRange(Strict):
     """What calibration saw of one activation, and what range was taken.
 
     Attributes:
@@ -34,7 +29,7 @@ class TensorRange(_Part):
     clipped: float
 
 
-class InputStatistics(_Part):
+class InputStatistics(Strict):
     """Values of one input over samples: by channel of images, of anything else all together.
 
     Attributes:
@@ -51,7 +46,7 @@ class InputStatistics(_Part):
     tilt: tuple[float, float] | None = None
 
 
-class CalibrationEvidence(_Part):
+class CalibrationEvidence(Strict):
     """The data that ranges were found on.
 
     Attributes:
@@ -75,7 +70,7 @@ class CalibrationEvidence(_Part):
     inputs: dict[str, InputStatistics] = {}
 
 
-class SearchPoint(_Part):
+class SearchPoint(Strict):
     """One candidate that a search scored.
 
     Attributes:
@@ -120,7 +115,7 @@ def digits_for(bound: float) -> int:
     return max(4, 1 - math.floor(math.log10(bound))) if bound > 0 else 6
 
 
-class SearchEvidence(_Part):
+class SearchEvidence(Strict):
     """How the groups left unchanged were chosen.
 
     Attributes:
@@ -165,7 +160,7 @@ class SearchEvidence(_Part):
         return said
 
 
-class Evidence(_Part):
+class Evidence(Strict):
     """How a candidate was made.
 
     Attributes:

@@ -7,7 +7,7 @@ Floating Point (1.0), OCP Microscaling Formats (1.0), and for NVFP4's two scales
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -28,44 +28,6 @@ NVFP4_BLOCK = get("nvfp4").block
 INT4_BLOCK = get("int4").block
 # Times the smallest scale of a block it is still a normal number.
 _LEAST_TENSOR_SCALE = 2.0**-110
-
-
-class Mxfp8(NamedTuple):
-    """Values in MXFP8.
-
-    Attributes:
-        codes: float8_e4m3fn, of the values' shape.
-        scales: uint8, one for 32 values: the exponent of a power of two plus 127; 255 for NaN.
-    """
-
-    codes: Codes
-    scales: NDArray[np.uint8]
-
-
-class Nvfp4(NamedTuple):
-    """Values in NVFP4.
-
-    Attributes:
-        codes: float4_e2m1fn, of the values' shape.
-        scales: float8_e4m3fn, one for 16 values; never 0, which TensorRT does not take.
-        tensor_scale: what every scale is multiplied by.
-    """
-
-    codes: Codes
-    scales: Codes
-    tensor_scale: np.float32
-
-
-class Int4(NamedTuple):
-    """Values in blocks of 4-bit integers.
-
-    Attributes:
-        codes: int4 from -7 to 7, of the values' shape.
-        scales: float32, one for each block.
-    """
-
-    codes: Codes
-    scales: NDArray[np.float32]
 
 
 def e4m3(values: Floats) -> Codes:
@@ -105,19 +67,28 @@ def e8m0_values(scales: NDArray[np.uint8]) -> NDArray[np.float32]:
     return values
 
 
-def mxfp8(values: Floats) -> Mxfp8:
-    """Return values in MXFP8, blocks of 32 along the last axis."""
+def mxfp8(values: Floats) -> tuple[Codes, NDArray[np.uint8]]:
+    """Return values in MXFP8, blocks of 32 along the last axis.
+
+    Returns:
+        Codes, float8_e4m3fn of the values' shape, and scales, one for 32 values: the exponent of a power of two plus
+        127; 255 for NaN.
+    """
     blocks = _blocks(values, MXFP8_BLOCK)
     scales = e8m0(np.abs(blocks).max(axis=-1))
-    return Mxfp8(e4m3(blocks / e8m0_values(scales)[..., None]).reshape(values.shape), scales)
+    return e4m3(blocks / e8m0_values(scales)[..., None]).reshape(values.shape), scales
 
 
-def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
+def nvfp4(values: Floats, tensor_scale: float | None = None) -> tuple[Codes, Codes, np.float32]:
     """Return values in NVFP4, blocks of 16 along the last axis.
 
     Args:
         values: without NaN.
         tensor_scale: None for the one by which the largest value is the largest of the format.
+
+    Returns:
+        Codes, float4_e2m1fn of the values' shape; scales, float8_e4m3fn, one for 16 values and never 0, which TensorRT
+        does not take; and what every scale is multiplied by.
 
     Raises:
         ValueError: a value is NaN.
@@ -131,19 +102,22 @@ def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
     scales = e4m3(largest / np.float32(E2M1_MAX) / whole)
     scales = np.where(scales.astype(np.float32) == 0, np.float32(1), scales.astype(np.float32))
     codes = e2m1(blocks / (scales * whole)[..., None])
-    return Nvfp4(codes.reshape(values.shape), scales.astype(ml_dtypes.float8_e4m3fn), whole)
+    return codes.reshape(values.shape), scales.astype(ml_dtypes.float8_e4m3fn), whole
 
 
-def int4(values: Floats, block: int) -> Int4:
+def int4(values: Floats, block: int) -> tuple[Codes, NDArray[np.float32]]:
     """Return values in blocks of 4-bit integers along the last axis, each block's largest absolute value being 7.
 
     Where that is so close to 0 that float32 would round the scale, codes are 0 and the scale 1, as in `ranges`.
+
+    Returns:
+        Codes, int4 from -7 to 7 of the values' shape, and a scale for each block.
     """
     blocks = _blocks(values, block)
     scales = np.abs(blocks).max(axis=-1) / np.float32(INT4_MAX)
     scales = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1))
     codes = np.clip(np.rint(blocks / scales[..., None]), -INT4_MAX, INT4_MAX)
-    return Int4(codes.astype(ml_dtypes.int4).reshape(values.shape), scales)
+    return codes.astype(ml_dtypes.int4).reshape(values.shape), scales
 
 
 def _blocks(values: Floats, block: int) -> NDArray[np.float32]:

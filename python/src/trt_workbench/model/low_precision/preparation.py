@@ -161,7 +161,7 @@ def _name_as_before(graph: onnx.GraphProto, read: Mapping[str, Sequence[str]]) -
         for before, after in zip(read.get(node.name, ()), tuple(node.input), strict=False):
             if before not in there and after in makers:
                 makers[after].output[list(makers[after].output).index(after)] = before
-                rename_uses(graph, after, before)
+                rename_uses(graph, {after: before})
                 makers[before] = makers.pop(after)
                 there |= {before}
 

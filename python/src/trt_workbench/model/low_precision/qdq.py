@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import constants
-from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
+from trt_workbench.model.editing import Names, NodeWriter, remove_unread
 from trt_workbench.model.low_precision.groups import PrecisionGroup, Residual, residuals
 from trt_workbench.model.low_precision.ranges import codes_of, quantiser, scale_of
 
@@ -83,8 +83,7 @@ def insert_pairs(
             ):
                 node.input[place] = writer.activation(name, thresholds[name])
         nodes += [*writer.taken(), node]
-    replace_nodes(model.graph, nodes)
-    model.graph.initializer.extend(writer.initializers)
+    writer.fill(model.graph, nodes)
     remove_unread(model.graph, writer.replaced)
 
 

@@ -6,21 +6,16 @@ are in the order in which PyTorch computes them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
-from trt_workbench.model.editing import NodeWriter, replace_nodes
-from trt_workbench.model.proto import STANDARD, integer, opset
+from trt_workbench.model.editing import NodeWriter
+from trt_workbench.model.proto import STANDARD, element_types, integer, opset
 from trt_workbench.model.walking import all_graphs, all_nodes, subgraphs
 from trt_workbench.model.weights import inferred
 
-# By gate: what the input adds to it in a step; weights and bias of the state.
-Fed = Mapping[str, str]
-Recurrent = Mapping[str, tuple[str, str]]
 _ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 _GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 _KNOWN = frozenset({"Sigmoid", "Tanh", "Relu"})
@@ -46,19 +41,16 @@ def step_by_step(model: onnx.ModelProto, kinds: Collection[int], writer: NodeWri
         with writer.apart():
             for node in list(graph.node):
                 if _is_known(node) and types.get(node.input[0]) in kinds:
-                    _Loop(node, types[node.input[0]], writer).write()
+                    _write(node, types[node.input[0]], writer)
                     nodes += writer.taken()
                 else:
                     nodes.append(node)
-            graph.initializer.extend(writer.initializers)
-        replace_nodes(graph, nodes)
+            writer.fill(graph, nodes)
 
 
 def _types(graph: onnx.GraphProto) -> dict[str, int]:
     """Return the element types of a graph's tensors and of those in its nodes' graphs."""
-    found = {tensor.name: tensor.data_type for tensor in graph.initializer}
-    values = (*graph.value_info, *graph.input, *graph.output)
-    found |= {value.name: value.type.tensor_type.elem_type for value in values}
+    found = element_types(graph)
     for inner in subgraphs(graph.node):
         found |= _types(inner)
     return found
@@ -73,133 +65,88 @@ def _is_known(node: onnx.NodeProto) -> bool:
     return _KNOWN.issuperset(named) and not given and not any(attributes.get(name) for name in _REFUSED)
 
 
-class _Loop:
-    """One recurrent node in type `kind`."""
+_CELLS = {"LSTM": ("h", "c"), "GRU": ("h",), "RNN": ("h",)}
+# What a step computes, of what the input adds to a gate (f) and what the state does (s), with functions by number.
+_STEPS = {
+    "LSTM": """
+        ai = Add(fi, si) ao = Add(fo, so) af = Add(ff, sf) ac = Add(fc, sc)
+        enter = {0}(ai) leave = {0}(ao) keep = {0}(af) kept = Mul(keep, c) given = {1}(ac)
+        added = Mul(enter, given) c2 = Add(kept, added) shown = {2}(c2) h2 = Mul(leave, shown)
+    """,
+    "GRU": """
+        az = Add(fz, sz) update = {0}(az) ar = Add(fr, sr) reset = {0}(ar) {reset} ah = Add(fh, given) new = {1}(ah)
+        apart = Sub(h, new) back = Mul(apart, update) h2 = Add(back, new)
+    """,
+    "RNN": "ah = Add(fh, sh) h2 = {0}(ah)",
+}
 
-    def __init__(self, node: onnx.NodeProto, kind: int, writer: NodeWriter) -> None:
-        self._node, self._kind, self._writer = node, kind, writer
-        attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-        self._size = integer(node, "hidden_size")
-        direction = attributes.get("direction", b"forward").decode()
-        self._reversed = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}[direction]
-        usual = _ACTIVATIONS[node.op_type] * len(self._reversed)
-        self._activations = [one.decode() for one in attributes.get("activations", ())] or list(usual)
-        self._after_product = bool(integer(node, "linear_before_reset"))
 
-    def write(self) -> None:
-        """Write the nodes that make the outputs of the node."""
-        found = [self._direction(place) for place in range(len(self._reversed))]
-        shapes = ([0, 1, -1, self._size], [1, -1, self._size], [1, -1, self._size])
-        for output, parts, shape in zip(self._node.output, zip(*found, strict=True), shapes, strict=False):
-            if output:
-                axis = 1 if len(shape) == 4 else 0
-                rows = [self._make("Reshape", part, self._constant(shape)) for part in parts]
-                self._make("Concat", *rows, output=output, axis=axis)
+def _write(node: onnx.NodeProto, kind: int, writer: NodeWriter) -> None:
+    """Write the nodes that make the outputs of a node in the type `kind`."""
+    attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    ways = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}[attributes.get("direction", b"forward").decode()]
+    size, functions = integer(node, "hidden_size"), _ACTIVATIONS[node.op_type]
+    chosen = [one.decode() for one in attributes.get("activations", ())] or [*functions] * len(ways)
+    given = {name: tensor for name, tensor in zip("XWRBLHC", node.input, strict=False) if tensor}
+    text = f"""
+        shape = Shape(X) first = Constant<value = int64[2] {{0, 1}}>() leading = Gather(shape, first)
+        size = Constant<value = int64[1] {{{size}}}>() fed_shape = Concat<axis = 0>(leading, size)
+        one = Constant<value = int64[1] {{1}}>() minus = Constant<value = int64[1] {{-1}}>()
+    """
+    called = TensorProto.DataType.Name(kind).lower()
+    for place, way in enumerate(ways):
+        text += _direction(node, called, size, place, way, chosen[len(functions) * place :], given.keys())
+    for name, output, shape in zip("ahc", node.output, ("0, 1, -1", "1, -1", "1, -1"), strict=False):
+        if output:
+            given[f"out_{name}"] = output
+            text += f"{name}_shape = Constant<value = int64[{shape.count(',') + 2}] {{{shape}, {size}}}>()"
+            text += "".join(f" {name}_{way} = Reshape({name}{way}, {name}_shape)" for way in range(len(ways)))
+            parts = ", ".join(f"{name}_{way}" for way in range(len(ways)))
+            text += f" out_{name} = Concat<axis = {1 if name == 'a' else 0}>({parts})"
+    writer.formula(text, **given)
 
-    def _direction(self, place: int) -> tuple[str, ...]:
-        """Return all states, the last one, and of an LSTM its cell, [T,N,H] or [N,H]."""
-        node, gates = self._node, _GATES[self._node.op_type]
-        weights, state, bias = (self._of(node.input[1], place), self._of(node.input[2], place), self._input(3))
-        bias = bias and self._of(bias, place)
-        fed, recurrent = [], {}
-        for number, gate in enumerate(gates):
-            own = self._bias(bias, number)
-            fed.append(self._fed(self._rows(weights, number), own))
-            recurrent[gate] = self._rows(state, number), self._bias(bias, len(gates) + number)
-        states = [self._initial(5, place)] + ([self._initial(6, place)] if node.op_type == "LSTM" else [])
-        body = self._body(recurrent, place, len(states))
-        last = [self._writer.fresh() for _ in states]
-        every = self._writer.fresh()
-        way = self._reversed[place]
-        self._writer.nodes.append(
-            helper.make_node(
-                "Scan", [*states, *fed], [*last, every], name=f"{node.name or node.output[0]}_steps_{place}", body=body,
-                num_scan_inputs=len(fed), scan_input_directions=[way] * len(fed), scan_output_directions=[way],
-            )
-        )  # fmt: skip
-        return every, *last
 
-    def _body(self, recurrent: Recurrent, place: int, states: int) -> onnx.GraphProto:
-        with self._writer.apart():
-            carried = [self._writer.fresh() for _ in range(states)]
-            parts = {gate: self._writer.fresh() for gate in recurrent}
-            acts = self._activations[len(_ACTIVATIONS[self._node.op_type]) * place :]
-            step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self._node.op_type]
-            made = step(carried, parts, recurrent, acts)
-            every = self._make("Identity", made[0])
-            return helper.make_graph(
-                self._writer.taken(), f"{self._node.name or self._node.output[0]}_step",
-                [self._value(name) for name in (*carried, *parts.values())],
-                [self._value(name) for name in (*made, every)],
-                list(self._writer.initializers),
-            )  # fmt: skip
-
-    def _lstm(self, carried: Sequence[str], fed: Fed, recurrent: Recurrent, acts: Sequence[str]) -> list[str]:
-        hidden, cell = carried
-        sums = {gate: self._make("Add", fed[gate], self._product(hidden, *recurrent[gate])) for gate in "iofc"}
-        enter, leave, keep = (self._make(acts[0], sums[gate]) for gate in "iof")
-        kept = self._make("Mul", keep, cell)
-        new = self._make("Add", kept, self._make("Mul", enter, self._make(acts[1], sums["c"])))
-        return [self._make("Mul", leave, self._make(acts[2], new)), new]
-
-    def _gru(self, carried: Sequence[str], fed: Fed, recurrent: Recurrent, acts: Sequence[str]) -> list[str]:
-        hidden = carried[0]
-        update, reset = (
-            self._make(acts[0], self._make("Add", fed[gate], self._product(hidden, *recurrent[gate]))) for gate in "zr"
-        )
-        if self._after_product:
-            given = self._make("Mul", reset, self._product(hidden, *recurrent["h"]))
+def _direction(
+    node: onnx.NodeProto, kind: str, size: int, p: int, way: int, functions: Sequence[str], given: Collection[str]
+) -> str:
+    """Return what makes all states `aP`, [T,N,H], and the last ones `hP` and `cP`, [N,H], of one direction."""
+    gates, cells = _GATES[node.op_type], _CELLS[node.op_type]
+    matrices = "wrb" if "B" in given else "wr"
+    text = f" p{p} = Constant<value = int64 {{{p}}}>() "
+    text += "".join(f"{name}{p} = Gather<axis = 0>({name.upper()}, p{p}) " for name in matrices)
+    text += f"size{p} = Shape(w{p}) last{p} = Gather(size{p}, one) flat_shape{p} = Concat<axis = 0>(minus, last{p}) "
+    text += f"flat{p} = Reshape(X, flat_shape{p}) "
+    for number, gate in enumerate(gates):
+        for name, first in (("w", number), ("r", number), ("b", number), ("s", len(gates) + number)):
+            source = "b" if name == "s" else name  # of the bias, the state's is behind the input's
+            if source in matrices:
+                rows = ", ".join(map(str, range(first * size, (first + 1) * size)))
+                text += f"rows_{name}{gate}{p} = Constant<value = int64[{size}] {{{rows}}}>() "
+                text += f"{name}{gate}{p} = Gather<axis = 0>({source}{p}, rows_{name}{gate}{p}) "
+        bias = f", b{gate}{p}" if "b" in matrices else ""
+        text += f"sum_{gate}{p} = Gemm<transB = 1>(flat{p}, w{gate}{p}{bias}) "
+        text += f"f{gate}{p} = Reshape(sum_{gate}{p}, fed_shape) "
+    for cell in cells:
+        if cell.upper() in given:
+            text += f"begin_{cell}{p} = Gather<axis = 0>({cell.upper()}, p{p}) "
         else:
-            given = self._product(self._make("Mul", reset, hidden), *recurrent["h"])
-        new = self._make(acts[1], self._make("Add", fed["h"], given))
-        return [self._make("Add", self._make("Mul", self._make("Sub", hidden, new), update), new)]
+            text += f"rows_{cell}{p} = Gather(shape, one) shape_{cell}{p} = Concat<axis = 0>(rows_{cell}{p}, size) "
+            text += f"begin_{cell}{p} = ConstantOfShape<value = {kind}[1] {{0}}>(shape_{cell}{p}) "
 
-    def _rnn(self, carried: Sequence[str], fed: Fed, recurrent: Recurrent, acts: Sequence[str]) -> list[str]:
-        return [self._make(acts[0], self._make("Add", fed["h"], self._product(carried[0], *recurrent["h"])))]
+    def product(rows: str, gate: str) -> str:
+        return f"Gemm<transB = 1>({rows}, r{gate}{p}{f', s{gate}{p}' if 'b' in matrices else ''}) "
 
-    def _fed(self, weights: str, bias: str) -> str:
-        """Return what the input adds to a gate in every step, [T,N,H]."""
-        source = self._node.input[0]
-        width = self._make("Shape", weights)
-        flat = self._make("Reshape", source, self._make("Concat", self._constant([-1]), self._last(width), axis=0))
-        shape = self._make("Concat", self._first_two(), self._constant([self._size]), axis=0)
-        return self._make("Reshape", self._product(flat, weights, bias), shape)
-
-    def _product(self, rows: str, weights: str, bias: str) -> str:
-        """Return rows [N,I] times weights [H,I], plus the bias: rounded once."""
-        return self._make("Gemm", rows, weights, *([bias] if bias else []), transB=1)
-
-    def _initial(self, place: int, direction: int) -> str:
-        if given := self._input(place):
-            return self._of(given, direction)
-        batch = self._make("Gather", self._make("Shape", self._node.input[0]), self._constant([1]))
-        shape = self._make("Concat", batch, self._constant([self._size]), axis=0)
-        zero = helper.make_tensor("zero", self._kind, [1], [0.0])
-        return self._make("ConstantOfShape", shape, value=zero)
-
-    def _first_two(self) -> str:
-        return self._make("Gather", self._make("Shape", self._node.input[0]), self._constant([0, 1]))
-
-    def _last(self, shape: str) -> str:
-        return self._make("Gather", shape, self._constant([1]))
-
-    def _input(self, place: int) -> str:
-        return self._node.input[place] if len(self._node.input) > place else ""
-
-    def _of(self, name: str, direction: int) -> str:
-        return self._make("Gather", name, self._writer.constant(np.array(direction, np.int64)), axis=0)
-
-    def _rows(self, name: str, gate: int) -> str:
-        return self._make("Gather", name, self._constant(range(gate * self._size, (gate + 1) * self._size)), axis=0)
-
-    def _bias(self, name: str, gate: int) -> str:
-        return name and self._rows(name, gate)
-
-    def _constant(self, values: Sequence[int] | range) -> str:
-        return self._writer.constant(np.array(list(values), np.int64))
-
-    def _value(self, name: str) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, self._kind, [None, self._size])
-
-    def _make(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        return self._writer.node(operator, *inputs, output=output, **attributes)
+    after = bool(integer(node, "linear_before_reset"))
+    reset = "given = Mul(reset, sh)" if after else f"of_reset = Mul(reset, h) given = {product('of_reset', 'h')}"
+    plain = gates if node.op_type != "GRU" or after else gates[:-1]
+    step = "".join(f"s{gate} = {product('h', gate)}" for gate in plain)
+    step += _STEPS[node.op_type].format(*functions, reset=reset)
+    carried = ", ".join(f"{kind}[?, {size}] {cell}" for cell in cells)
+    fed = ", ".join(f"{kind}[?, {size}] f{gate}" for gate in gates)
+    made = ", ".join(f"{kind}[?, {size}] {cell}2" for cell in cells)
+    return (
+        f"{text} {', '.join(f'{cell}{p}' for cell in cells)}, a{p} = Scan<num_scan_inputs = {len(gates)}, "
+        f"scan_input_directions = [{', '.join([str(way)] * len(gates))}], scan_output_directions = [{way}], "
+        f"body = step ({carried}, {fed}) => ({made}, {kind}[?, {size}] every) {{ {step} every = Identity(h2) }}>"
+        f"({', '.join(f'begin_{cell}{p}' for cell in cells)}, {', '.join(f'f{gate}{p}' for gate in gates)}) "
+    )

@@ -60,20 +60,23 @@ def keep_nan(writer: NodeWriter, node: onnx.NodeProto) -> None:
     writer.node("Where", found, writer.constant(np.float32(np.nan)), numbers, output=made)
 
 
+_POWER = """
+    wanted = Div(x, most) log = Log(wanted) twos = Mul(log, per) up = Ceil(twos) exponent = Clip(up, minus, bias)
+    power = Pow(two, exponent) double = Add(power, power) is_less = Less(power, wanted)
+    enough = Where(is_less, double, power) halved = Mul(enough, half) too_little = Less(halved, wanted)
+    found = Where(too_little, enough, halved) y = Clip(found, least, last)
+"""
+
+
 def power_of_two(writer: NodeWriter, largest: str) -> str:
     """Return the scales of MXFP8 for blocks with these largest absolute values, as `formats.e8m0` chooses them.
 
     A logarithm need not be exact: comparison corrects its result.
     """
-    wanted = writer.node("Div", largest, writer.constant(np.float32(formats.E4M3_MAX)))
-    log = writer.node("Mul", writer.node("Log", wanted), writer.constant(np.float32(1 / math.log(2))))
-    exponent = _clipped(writer, writer.node("Ceil", log), -formats.E8M0_BIAS, formats.E8M0_BIAS)
-    power = writer.node("Pow", writer.constant(np.float32(2)), exponent)
-    double = writer.node("Add", power, power)
-    power = writer.node("Where", writer.node("Less", power, wanted), double, power)
-    half = writer.node("Mul", power, writer.constant(np.float32(0.5)))
-    power = writer.node("Where", writer.node("Less", half, wanted), power, half)
-    return _clipped(writer, power, 2.0**-formats.E8M0_BIAS, 2.0**formats.E8M0_BIAS)
+    values = {"most": formats.E4M3_MAX, "per": 1 / math.log(2), "two": 2.0, "half": 0.5}
+    values |= {"bias": formats.E8M0_BIAS, "minus": -formats.E8M0_BIAS}
+    values |= {"least": 2.0**-formats.E8M0_BIAS, "last": 2.0**formats.E8M0_BIAS}
+    return writer.formula(_POWER, x=largest, **{name: writer.constant(np.float32(one)) for name, one in values.items()})
 
 
 def not_zero(writer: NodeWriter, scales: str) -> str:

@@ -60,14 +60,14 @@ def keep_types(graph: onnx.GraphProto, types: Mapping[str, int], writer: NodeWri
     before: list[onnx.NodeProto] = []
     for value in [one for one in graph.input if one.name in types and one.name not in initial]:
         value.type.tensor_type.elem_type = types[value.name]
-        rename_uses(graph, value.name, writer.node("Cast", value.name, to=TensorProto.FLOAT))
+        rename_uses(graph, {value.name: writer.node("Cast", value.name, to=TensorProto.FLOAT)})
         before += writer.taken()
     for value in [one for one in graph.output if one.name in types]:
         value.type.tensor_type.elem_type = types[value.name]
         if value.name in inputs:
             continue
         inner = writer.fresh()
-        rename_uses(graph, value.name, inner)
+        rename_uses(graph, {value.name: inner})
         for node in graph.node:
             node.output[:] = [inner if name == value.name else name for name in node.output]
         if value.name in initial:
@@ -307,7 +307,8 @@ class _Rewriter:
             of = constants[1]  # bytes are exponents
             scales = formats.e8m0_values(of.view(np.uint8)) if of.dtype == np.uint8 else of.astype(np.float32)
             values = _product(floats, scales, integer(node, "axis", 1), block)
-            self._at.folded[made] = self._as_floats(_in_type(values, kind))
+            dtype: Any = onnx.helper.tensor_dtype_to_np_dtype(kind)
+            self._at.folded[made] = self._as_floats(values.astype(dtype))
             self._at.ranks[made] = values.ndim
             return
         wide = made if kind == TensorProto.FLOAT else ""
@@ -366,9 +367,8 @@ class _Rewriter:
     def _floats(self, name: str) -> str:
         """Return a tensor in fp32."""
         kind = self._at.types.get(name, TensorProto.FLOAT)
-        if kind == TensorProto.FLOAT or kind in self._kinds:
-            return name
-        return self._writer.node("Cast", name, to=TensorProto.FLOAT)
+        is_float = kind == TensorProto.FLOAT or kind in self._kinds
+        return name if is_float else self._writer.node("Cast", name, to=TensorProto.FLOAT)
 
     def _per_axis(self, node: onnx.NodeProto) -> str:
         """Return the scale of a node in a shape that meets the tensor's."""
@@ -406,8 +406,3 @@ def _product(wide: Array, scales: Any, axis: int, block: int) -> Array:
         shape[axis] = -1
         scales = scales.reshape(shape)
     return np.asarray(wide * scales)
-
-
-def _in_type(values: Array, kind: int) -> Array:
-    dtype: Any = onnx.helper.tensor_dtype_to_np_dtype(kind)
-    return values.astype(dtype)

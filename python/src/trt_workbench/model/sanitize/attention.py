@@ -146,24 +146,12 @@ def _sums_of_products(on: _Splice, place: Attention) -> bool:
     return True
 
 
-def _copied_scores(on: _Splice, place: Attention) -> bool:
-    """Copy the scores before the Softmax."""
-    place.softmax.input[0] = _copied(on, place.softmax.input[0])
-    on.before(place.softmax)
+def _copied(on: _Splice, node: onnx.NodeProto) -> bool:
+    """Let a node read one of two copies."""
+    wide = on.over("Unsqueeze", node.input[0], 0)
+    node.input[0] = on.node("Gather", on.node("Concat", wide, wide, axis=0), on.number(0), axis=0)
+    on.before(node)
     return True
-
-
-def _copied_shares(on: _Splice, place: Attention) -> bool:
-    """Copy the shares before they meet the values."""
-    place.mixing.input[0] = _copied(on, place.mixing.input[0])
-    on.before(place.mixing)
-    return True
-
-
-def _copied(on: _Splice, x: str) -> str:
-    """Take one of two copies."""
-    wide = on.over("Unsqueeze", x, 0)
-    return on.node("Gather", on.node("Concat", wide, wide, axis=0), on.number(0), axis=0)
 
 
 def _operands(on: _Splice, place: Attention) -> list[tuple[onnx.NodeProto, str]]:
@@ -173,10 +161,6 @@ def _operands(on: _Splice, place: Attention) -> list[tuple[onnx.NodeProto, str]]
     return [(node, name) for node, name in several if not on.index.is_scalar(name)]
 
 
-def _replace(node: onnx.NodeProto, old: str, new: str) -> None:
-    node.input[list(node.input).index(old)] = new
-
-
 # The cheapest first. Of step graphs with a mask for each row TensorRT 8.6 computes all but the last rightly, which it
 # does not build; it is wrong where the mask gets the shape of the scores, or heads join the batch.
 RULES: Mapping[str, Rule] = {
@@ -184,8 +168,8 @@ RULES: Mapping[str, Rule] = {
     "attention-mask-in-keys": _mask_in_keys,
     "attention-query-doubled": _two_queries,
     "attention-sums": _sums_of_products,
-    "attention-scores-copied": _copied_scores,
-    "attention-shares-copied": _copied_shares,
+    "attention-scores-copied": lambda on, place: _copied(on, place.softmax),
+    "attention-shares-copied": lambda on, place: _copied(on, place.mixing),
     "attention-softmax-spelled": _spelled_softmax,
 }
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import onnx
 
-from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
+from trt_workbench.model.editing import Names, NodeWriter
 from trt_workbench.model.proto import STANDARD, Dims, opset, static_dims
 from trt_workbench.model.walking import subgraphs, use_counts
 from trt_workbench.model.weights import inferred
@@ -62,8 +62,7 @@ def _widen(graph: onnx.GraphProto, dims: Dims, writer: NodeWriter, version: int)
         output, node.output[0] = node.output[0], writer.fresh(f"{node.output[0]}_2d")
         writer.nodes.append(node)
         writer.along("Squeeze", node.output[0], _AXIS, version, output=output)
-    replace_nodes(graph, writer.taken())
-    graph.initializer.extend(writer.initializers)
+    writer.fill(graph)
     return [f"Conv {node.name}" for node in convs]
 
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, numpy_helper
 from trt_workbench.core.compare import difference
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import Array, constant_value
-from trt_workbench.model.proto import STANDARD, integer, is_external, kinds_where
+from trt_workbench.model.proto import STANDARD, element_types, integer, is_external, kinds_where
 from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.walking import all_graphs, all_nodes, nodes_within, readers, subgraphs
 from trt_workbench.model.weights import inferred
@@ -69,9 +69,8 @@ class _Values:
 
     @classmethod
     def of_type(cls, kind: int) -> _Values:
-        if kind in _LARGEST:
-            return cls.of_whole(_LARGEST[kind])
-        return cls(exact=kind in _SINGLES, rounded=kind in _SINGLES)
+        single = kind in _SINGLES
+        return cls.of_whole(_LARGEST[kind]) if kind in _LARGEST else cls(exact=single, rounded=single)
 
     @classmethod
     def of_whole(cls, bound: float) -> _Values:
@@ -133,13 +132,11 @@ class _Doubles:
         self._types: dict[str, int] = {}
         self._values: dict[str, _Values] = {}
         for graph in all_graphs(typed):
-            for value in (*graph.value_info, *graph.input, *graph.output):
-                self._types[value.name] = value.type.tensor_type.elem_type
+            self._types |= element_types(graph)
             for value in graph.input:
                 self._join(value.name, _Values.of_type(self._types[value.name]))
         for graph in all_graphs(model):
             for tensor in graph.initializer:
-                self._types[tensor.name] = tensor.data_type
                 known = tensor.data_type in (*_LARGEST, *_SINGLES, TensorProto.DOUBLE) and not is_external(tensor)
                 value = numpy_helper.to_array(tensor) if known else None
                 self._join(tensor.name, _Values.of_type(tensor.data_type) if value is None else _Values.of(value))

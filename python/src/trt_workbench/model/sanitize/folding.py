@@ -20,8 +20,9 @@ def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     """
     values = constants(model.graph)
     changed, gone = [], []
+    outputs = {value.name for value in model.graph.output}
     for node in list(model.graph.node):
-        results = None if _names_output(model, node) else evaluated(model, node, values)
+        results = evaluated(model, node, values) if outputs.isdisjoint(node.output) else None
         if results is None:
             continue
         allowed = max(limit_bytes, sum(values[name].nbytes for name in node.input if name))
@@ -35,10 +36,6 @@ def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
         for name, result in results.items():
             set_constant(model.graph, name, result)
     return changed
-
-
-def _names_output(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
-    return not {value.name for value in model.graph.output}.isdisjoint(node.output)
 
 
 def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:

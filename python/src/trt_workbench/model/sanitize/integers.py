@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import Names, set_constant
+from trt_workbench.model.proto import element_types
 from trt_workbench.model.weights import inferred
 
 INT32 = np.iinfo(np.int32)
@@ -47,9 +48,7 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
     """Make indices int32 where the operator takes both: constants in range, and casts from int32 to int64."""
     graph, names = model.graph, Names.of(model)
     values = constants(graph)
-    typed = inferred(model).graph
-    types = {value.name: value.type.tensor_type.elem_type for value in (*typed.value_info, *typed.input)}
-    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    types = element_types(inferred(model).graph)
     widened = {
         node.output[0]: node.input[0]
         for node in graph.node

@@ -139,25 +139,9 @@ def _split(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
     return True
 
 
-def _resize(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
-    plain = {"antialias": 0, "keep_aspect_ratio_policy": b"stretch"}
-    return (
-        _without(node, plain, absent=("axes",))
-        and _text(node, "coordinate_transformation_mode") != "half_pixel_symmetric"
-    )
-
-
-def _scatter(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
-    return _text(node, "reduction") not in ("min", "max")
-
-
 def _cast(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
     _drop(node, "saturate")  # of eight-bit floats alone
     return integer(node, "to") not in _FLOAT8
-
-
-def _quantizer(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
-    return _without(node, {"saturate": 1, "block_size": 0, "output_dtype": 0, "precision": 0})
 
 
 def _pool(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
@@ -173,17 +157,21 @@ def _grid(node: onnx.NodeProto, _: Mapping[str, Array]) -> bool:
     return True
 
 
+# Attributes that say nothing else than what opset 17 means without them.
+_PLAIN_SCALES = {"saturate": 1, "block_size": 0, "output_dtype": 0, "precision": 0}
+_PLAIN_SIZES = {"antialias": 0, "keep_aspect_ratio_policy": b"stretch"}
 _LOWERED: Mapping[str, Lower] = {
     **dict.fromkeys(_REDUCTIONS, _reduction),
     "AveragePool": _pool,
     "Cast": _cast,
-    "DequantizeLinear": _quantizer,
     "GridSample": _grid,
     "Pad": lambda node, _: not (len(node.input) > 3 and node.input[3]) and _text(node, "mode") != "wrap",
-    "QuantizeLinear": _quantizer,
-    "Resize": _resize,
-    "ScatterElements": _scatter,
-    "ScatterND": _scatter,
+    **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), lambda node, _: _without(node, _PLAIN_SCALES)),
+    "Resize": lambda node, _: (
+        _without(node, _PLAIN_SIZES, absent=("axes",))
+        and _text(node, "coordinate_transformation_mode") != "half_pixel_symmetric"
+    ),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), lambda node, _: _text(node, "reduction") not in ("min", "max")),
     "Split": _split,
 }
 

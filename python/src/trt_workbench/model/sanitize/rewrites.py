@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 import onnx
@@ -24,7 +25,7 @@ from trt_workbench.model.editing import (
     rename_uses,
     set_constant,
 )
-from trt_workbench.model.proto import Dims, integer, is_external, kinds_where, static_dims
+from trt_workbench.model.proto import Dims, element_types, integer, is_external, kinds_where, static_dims
 from trt_workbench.model.sanitize.attention import RULES as ATTENTION_RULES
 from trt_workbench.model.sanitize.attention import rewrite_attention
 from trt_workbench.model.sanitize.branches import inline_ifs
@@ -36,20 +37,8 @@ from trt_workbench.model.sanitize.opset import lower_opset
 from trt_workbench.model.walking import readers, use_counts
 from trt_workbench.model.weights import inferred
 
-
-@dataclass(frozen=True)
-class _Part:
-    """One input of the Concat that makes a shape: numbers, or dimensions of a tensor from `first` on."""
-
-    name: str
-    numbers: Sequence[int] = ()
-    tensor: str = ""
-    first: int = 0
-    count: int = 0
-
-    @property
-    def length(self) -> int:
-        return self.count or len(self.numbers)
+# What an element of a shape is: a number, or the size of a tensor's dimension.
+_Element = int | tuple[str, int]
 
 
 def copy_sizes(model: onnx.ModelProto) -> list[str]:
@@ -59,79 +48,67 @@ def copy_sizes(model: onnx.ModelProto) -> list[str]:
         What was changed, in words.
     """
     graph = model.graph
-    known = _Known(
-        constants(graph),
-        {name: node for node in graph.node for name in node.output},
-        static_dims(inferred(model).graph),
-    )
+    values, dims = constants(graph), static_dims(inferred(model).graph)
+    makers = {name: node for node in graph.node for name in node.output}
     writer, changed = NodeWriter(Names.of(model)), []
     for node in list(graph.node):
-        if node.op_type != "Reshape" or integer(node, "allowzero"):
+        shape = makers.get(node.input[1]) if node.op_type == "Reshape" and not integer(node, "allowzero") else None
+        names = shape.input if shape is not None and shape.op_type == "Concat" else ()
+        parts = [_elements(name, values, makers, dims) for name in names]
+        places = accumulate(map(len, parts), initial=0)
+        own = [
+            part == [(node.input[0], axis) for axis in range(place, place + len(part))]
+            for part, place in zip(parts, places, strict=False)
+        ]
+        if not all(parts) or not any(own):
             continue
-        parts = known.parts(node.input[1])
-        written, place = [], 0
-        for part in parts:
-            own = part.tensor == node.input[0] and part.first == place
-            written.append(_Part(part.name, numbers=[0] * part.count) if own else part)
-            place += part.length
-        if written == parts:
-            continue
-        _set_shape(graph, node, written, writer)
-        copied = sum(new.length for new, old in zip(written, parts, strict=True) if new != old)
+        copied = sum(len(part) for part, is_own in zip(parts, own, strict=True) if is_own)
+        written = [[0] * len(part) if is_own else part for part, is_own in zip(parts, own, strict=True)]
+        _set_shape(graph, node, names, written, writer)
         changed.append(f"Reshape {node.name} copies {copied} of its input's sizes")
     graph.initializer.extend(writer.initializers)
     return changed
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is known of where a shape comes from."""
-
-    values: Mapping[str, Array]
-    made_by: Mapping[str, onnx.NodeProto]
-    dims: Dims
-
-    def parts(self, shape: str) -> list[_Part]:
-        """Return what a shape is concatenated of; empty where that is not known."""
-        node = self.made_by.get(shape)
-        if node is None or node.op_type != "Concat":
-            return []
-        parts = [part for name in node.input if (part := self._part(name))]
-        return parts if len(parts) == len(node.input) else []
-
-    def _part(self, name: str) -> _Part | None:
-        if name in self.values:
-            return _Part(name, numbers=[int(number) for number in self.values[name].reshape(-1)])
-        node = self.made_by.get(name)
-        if node is not None and node.op_type == "Unsqueeze":
-            node = self.made_by.get(node.input[0])
-        if node is None or node.op_type not in ("Gather", "Slice"):
-            return None
-        source = self.made_by.get(node.input[0])
-        chosen = [self.values.get(one) for one in node.input[1:]]
-        if source is None or source.op_type != "Shape" or source.attribute:
-            return None
-        numbers = [int(one.item()) for one in chosen if one is not None and one.size == 1]
-        if len(numbers) < len(chosen):
-            return None
-        first, last = (numbers[0], numbers[0] + 1) if node.op_type == "Gather" else numbers[:2]
-        rank = len(self.dims.get(source.input[0], ()))
-        if not 0 <= first < last <= rank or (node.op_type == "Slice" and numbers[2:] not in ([], [0], [0, 1])):
-            return None
-        return _Part(name, tensor=source.input[0], first=first, count=last - first)
+def _elements(
+    name: str, values: Mapping[str, Array], makers: Mapping[str, onnx.NodeProto], dims: Dims
+) -> Sequence[_Element]:
+    """Return what a part of a shape holds; empty where that is not known."""
+    if name in values:
+        return [int(number) for number in values[name].reshape(-1)]
+    node = makers.get(name)
+    if node is not None and node.op_type == "Unsqueeze":
+        node = makers.get(node.input[0])
+    source = makers.get(node.input[0]) if node is not None and node.op_type in ("Gather", "Slice") else None
+    if node is None or source is None or source.op_type != "Shape" or source.attribute:
+        return []
+    chosen = [values.get(one) for one in node.input[1:]]
+    numbers = [int(one.item()) for one in chosen if one is not None and one.size == 1]
+    first, last = (*numbers, *[one + 1 for one in numbers], -1, -1)[:2]  # of a Gather one dimension
+    rank, is_plain = len(dims.get(source.input[0], ())), node.op_type == "Gather" or numbers[2:] in ([], [0], [0, 1])
+    if len(numbers) < len(chosen) or not is_plain or not 0 <= first < last <= rank:
+        return []
+    return [(source.input[0], axis) for axis in range(first, last)]
 
 
-def _set_shape(graph: onnx.GraphProto, node: onnx.NodeProto, parts: Sequence[_Part], writer: NodeWriter) -> None:
+def _set_shape(
+    graph: onnx.GraphProto,
+    node: onnx.NodeProto,
+    names: Sequence[str],
+    parts: Sequence[Sequence[_Element]],
+    writer: NodeWriter,
+) -> None:
     """Let the node read the shape: a constant where all of it is known, else a Concat of its own."""
 
-    def constant(numbers: Sequence[int]) -> str:
+    def constant(numbers: Sequence[_Element]) -> str:
         return writer.constant(np.array(numbers, np.int64), f"{node.output[0]}_sizes")
 
-    if all(part.numbers for part in parts):
-        node.input[1] = constant([number for part in parts for number in part.numbers])
+    known = [isinstance(part[0], int) for part in parts]
+    if all(known):
+        node.input[1] = constant([number for part in parts for number in part])
         return
-    names = [constant(part.numbers) if part.numbers else part.name for part in parts]
-    node.input[1] = writer.node("Concat", *names, stem=f"{node.output[0]}_shape", axis=0)
+    read = [constant(part) if is_known else name for name, part, is_known in zip(names, parts, known, strict=True)]
+    node.input[1] = writer.node("Concat", *read, stem=f"{node.output[0]}_shape", axis=0)
     put_nodes(graph, next(place for place, one in enumerate(graph.node) if one is node), writer.taken())
 
 
@@ -174,7 +151,7 @@ def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str
         data = _bytes(tensor)
         first = kept.setdefault((tensor.data_type, tuple(tensor.dims), hash(data)), tensor)
         if first is not tensor and tensor.name not in outputs and _bytes(first) == data:
-            rename_uses(graph, tensor.name, first.name)
+            rename_uses(graph, {tensor.name: first.name})
             graph.initializer.remove(tensor)
             changed.append(f"{tensor.name} is {first.name}")
     return changed
@@ -204,8 +181,7 @@ def remove_no_ops(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
 def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Remove a pair of casts that goes to a wider type and back."""
     graph = model.graph
-    typed = inferred(model).graph
-    types = {value.name: value.type.tensor_type.elem_type for value in (*typed.value_info, *typed.input)}
+    types = element_types(inferred(model).graph)
     casts = {node.output[0]: node for node in graph.node if node.op_type == "Cast"}
     gone, changed = [], []
     for node in casts.values():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +20,31 @@ from trt_workbench.model.proto import is_external
 from trt_workbench.model.sanitize.branches import has_if, known_values
 from trt_workbench.model.sanitize.integers import outside_int32
 from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
-from trt_workbench.model.walking import reads, subgraphs
+from trt_workbench.model.walking import all_graphs, reads, subgraphs
 from trt_workbench.model.weights import inferred, light
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
-
-
-@dataclass
-class _Sources:
-    """What a tensor depends on: values of inputs, sizes of inputs that are not fixed, or what a loop hands on."""
-
-    values: set[str] = field(default_factory=set)
-    sizes: set[str] = field(default_factory=set)
-    loop: bool = False
 
 
 def staying_ifs(model: onnx.ModelProto) -> list[str]:
     """Return a sentence for every If that is in a model, in its subgraphs too."""
     if not has_if(model.graph):
         return []
-    makers: dict[str, onnx.NodeProto] = {}
-    inner_inputs: set[str] = set()
-    _gather(model.graph, makers, inner_inputs)
+    graphs = list(all_graphs(model))
+    makers = {name: node for graph in graphs for node in graph.node for name in node.output}
     inputs = {value.name: value for value in model.graph.input}
+    handed_on = {value.name for graph in graphs for value in graph.input} - inputs.keys()
     found: list[str] = []
 
     def walk(graph: onnx.GraphProto, outer: Mapping[str, Array]) -> None:
         known = known_values(model, graph, outer)
         for node in graph.node:
-            if node.op_type == "If":
-                sources = _sources(node.input[0], makers, inputs, inner_inputs)
-                found.append(f"If {node.name}: {_reason(sources, known.get(node.input[0]))}")
+            if node.op_type == "If" and node.input[0] in known:
+                why = "although its condition is constant; inline-if replaces it by the branch taken"
+                found.append(f"If {node.name}: it stays {why}")
+            elif node.op_type == "If":
+                why = _reason(node.input[0], makers, inputs, handed_on)
+                found.append(f"If {node.name}: it stays because its condition {why}")
             for inner in subgraphs([node]):
                 if has_if(inner):
                     walk(inner, known)
@@ -59,35 +53,34 @@ def staying_ifs(model: onnx.ModelProto) -> list[str]:
     return found
 
 
-def _gather(graph: onnx.GraphProto, makers: dict[str, onnx.NodeProto], inner_inputs: set[str]) -> None:
-    for node in graph.node:
-        makers.update(dict.fromkeys(node.output, node))
-        for inner in subgraphs([node]):
-            inner_inputs.update(value.name for value in inner.input)
-            _gather(inner, makers, inner_inputs)
-
-
-def _sources(
-    name: str, makers: dict[str, onnx.NodeProto], inputs: dict[str, onnx.ValueInfoProto], inner_inputs: set[str]
-) -> _Sources:
-    found = _Sources()
-    left, seen = [(name, False)], set()
+def _reason(
+    name: str,
+    makers: Mapping[str, onnx.NodeProto],
+    inputs: Mapping[str, onnx.ValueInfoProto],
+    handed_on: Collection[str],
+) -> str:
+    """Say what a condition depends on: what a loop hands on, values of inputs, or sizes that are not fixed."""
+    values, sizes = set[str](), set[str]()
+    left, seen = [(name, False)], set[tuple[str, bool]]()
     while left:
         name, is_size = one = left.pop()
         if one in seen:
             continue
         seen.add(one)
-        if name in inputs:
-            if is_size:
-                found.sizes.update(_free_sizes(inputs[name]))
-            else:
-                found.values.add(name)
-        elif name in inner_inputs:
-            found.loop = True
+        if name in inputs and is_size:
+            sizes.update(_free_sizes(inputs[name]))
+        elif name in inputs:
+            values.add(name)
         elif name in makers:
             maker = makers[name]
             left += [(read, is_size or maker.op_type in _OF_SHAPES) for read in reads(maker)]
-    return found
+    if any(name in handed_on for name, _ in seen):
+        return "changes between iterations of the enclosing loop"
+    if values:
+        return f"depends on the values of {some(sorted(values))}"
+    if sizes:
+        return f"depends on dynamic sizes ({some(sorted(sizes))}); --dim NAME=VALUE fixes one"
+    return "cannot be computed statically"
 
 
 def _free_sizes(value: onnx.ValueInfoProto) -> list[str]:
@@ -95,19 +88,6 @@ def _free_sizes(value: onnx.ValueInfoProto) -> list[str]:
     dims = value.type.tensor_type.shape.dim
     free = [(place, dim) for place, dim in enumerate(dims) if not dim.HasField("dim_value") or dim.dim_value < 0]
     return [dim.dim_param or f"{value.name}[{place}]" for place, dim in free]
-
-
-def _reason(sources: _Sources, value: Array | None) -> str:
-    if value is not None:
-        return "it stays although its condition is constant; inline-if replaces it by the branch taken"
-    if sources.loop:
-        return "it stays because its condition changes between iterations of the enclosing loop"
-    if sources.values:
-        return f"it stays because its condition depends on the values of {some(sorted(sources.values))}"
-    if sources.sizes:
-        names = some(sorted(sources.sizes))
-        return f"it stays because its condition depends on dynamic sizes ({names}); --dim NAME=VALUE fixes one"
-    return "it stays because its condition cannot be computed statically"
 
 
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
