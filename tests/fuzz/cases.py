@@ -221,7 +221,7 @@ _VALUES = [
 # What may last for as long as its value says, what starts programs, and what shows a traceback.
 _NOT_GIVEN = {"--iterations", "--repetitions", "--builds", "--launches", "--calls", "--seconds", "--run", "--debug"}
 # What names a file or folder to write.
-_WRITTEN = ("--output", "-o", "--plan", "--fix-out", "--export-times", "--timing-cache")
+_WRITTEN = ("--output", "-o", "--plan", "--export-times", "--timing-cache")
 
 
 @cache

@@ -160,14 +160,14 @@ def test_step_graphs_that_are_wrong_are_fixed(
 
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
     model = step_graph(llm_folder, family, tmp_path / "step.onnx", batch)
-    plan = tmp_path / "step-fixed.plan"
     dims = () if batch else ("--dim", "batch=1:4:8")
-    code, document = command(model, *dims, "--fix-out", str(plan))
+    code, document = command(model, *dims, "--fix")
     if batch is None and code == 0 and "fix" not in document:
         pytest.skip("TensorRT is right with a dynamic batch")
     assert document["verdict"] == "wrong"
     print(json.dumps(document["fix"], indent=2))  # noqa: T201 - which ways are right is what a person wants to know
     assert code == 0, document["fix"]
+    plan = Path(document["directory"], "fix", "step-fixed.plan")
     manifest = read_manifest(plan)
     assert manifest is not None
     assert manifest.way_around is not None

@@ -151,7 +151,6 @@ def verify(
     bisect: bool = False,
     bisect_seconds: float = 600.0,
     fix: bool = False,
-    fix_out: str | Path | None = None,
     output: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Finished[VerifyFindings]: ...
@@ -194,7 +193,6 @@ def decide(
     tokenizer: str | Path | None = None,
     window: int = 128,
     contract: str | Path | None = None,
-    plain_texts: bool = False,
     threads: int | None = None,
     output: str | Path | None = None,
     progress: Callable[[str], None] | None = None,

@@ -176,10 +176,10 @@ def test_a_manifest_gives_ranges_and_a_score(tmp_path: Path, spoken: tuple[Path,
 @pytest.mark.long
 def test_a_search_is_by_words(tmp_path: Path) -> None:
     few = ("--samples", 8, "--keep", "/blocks.1/*", "--keep", "/blocks.2/*")
-    words = ("--to", "int8", "--calibration", "code", *few, "--score-samples", 8)
+    words = ("--to", "int8", "--calibration", "code", *few)
     stdout_of("quantize", MODEL, *words, "--keep-score", 1, "--output", tmp_path / "m.onnx")
     found = json.loads((tmp_path / "m.search" / "search.json").read_text())["evidence"]
-    assert (found["figure"], found["unit"], found["samples"]) == ("WER", "utterances", 8)
+    assert (found["figure"], found["unit"], found["samples"]) == ("WER", "utterances", len(CALIBRATION_UTTERANCES) // 2)
     assert found["chosen"]["kept"] == 0
 
 

@@ -35,6 +35,7 @@ from trt_workbench.quantize import (
     COSINE,
     HALVES,
     INT8_MIXED,
+    MOST_SCORED,
     PERPLEXITY,
     SCORED_SAMPLES,
     WER,
@@ -42,7 +43,6 @@ from trt_workbench.quantize import (
     Detection,
     Half,
     Likeness,
-    ScoreSettings,
     SearchSettings,
     Task,
     calibration_data,
@@ -111,7 +111,7 @@ def samples_overlap(model: Model, calibration: CalibrationSettings, scored: Cali
 
 def _hashes(model: Model, settings: CalibrationSettings, half: Half | None) -> Iterator[str]:
     """Yield a hash of every sample that is drawn for ranges, or of one half for ranges and for the score."""
-    for count in (settings.samples,) if half is None else {settings.samples, ScoreSettings.score_samples}:
+    for count in (settings.samples,) if half is None else {settings.samples, MOST_SCORED}:
         try:
             data = calibration_data(model, replace(settings, samples=count), half)
         except UsageProblem:
@@ -249,8 +249,7 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
         UsageProblem: an option is of images, or contract, manifest and model do not fit one another.
     """
     source = None if settings.data is None else str(settings.data)
-    asked = calibration.contract, calibration.plain_texts
-    if (spoken := spoken_by(model.path, source or CODE, *asked)) is None:
+    if (spoken := spoken_by(model.path, source or CODE, calibration.contract)) is None:
         if wrong := [name for name in settings.keep if name in RATES]:
             raise UsageProblem(
                 f"--keep {','.join(wrong)} is of a streaming encoder; name its contract with --contract."

@@ -37,11 +37,10 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     from trt_workbench.core.builds import BUILD
     from trt_workbench.engine.verdicts import kept_verdict
 
-    profiles = [(f"profile {number}", text) for number, text in enumerate(manifest.profiles)]
     return [
         ("model", f"{manifest.model.file} (SHA-256 {manifest.model.sha256[:16]}…)"),
         ("precision", "+".join(manifest.precision)),
-        *profiles,
+        *[(f"profile {number}", text) for number, text in enumerate(manifest.profiles)],
         ("layers in the network", str(manifest.layer_count)),
         ("size", sized(manifest.engine.size_bytes)),
         ("build time", f"{manifest.build_s:.1f} s"),

@@ -27,11 +27,11 @@ from .scores import coco_scores as coco_scores
 from .search_report import points as points
 from .sensitivity_report import draw_groups as draw_groups
 from .settings import AP as AP
+from .settings import MOST_SCORED as MOST_SCORED
 from .settings import Better as Better
 from .settings import CalibrationSettings as CalibrationSettings
 from .settings import Metric as Metric
 from .settings import Score as Score
-from .settings import ScoreSettings as ScoreSettings
 from .settings import SearchSettings as SearchSettings
 from .task import SCORED_SAMPLES as SCORED_SAMPLES
 from .task import TRANSCRIPTION as TRANSCRIPTION

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import onnx
-from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.elements import Array
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
@@ -49,7 +48,6 @@ def named(copy: Path, known_as: Path | str) -> Iterator[None]:
 
 
 Progress = Callable[[int, int], None]
-Array = NDArray[Any]
 # Of the activations of one call; where a model has more, the data are read once for every part.
 _MOST_BYTES = 1 << 30
 _FLOAT_BYTES = 4

@@ -12,8 +12,7 @@ import typer
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_parts, say
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.errors import CheckFailed, UsageProblem
-from trt_workbench.core.settings import Setting
-from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, SearchSettings, made_precision
+from trt_workbench.quantize.settings import TO, CalibrationSettings, PlacementSettings, SearchSettings
 
 if TYPE_CHECKING:
     from trt_workbench.console.common import Parts
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 def quantize(
     model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
     *,
-    precision: Annotated[
-        str, Setting(f"Target format: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision)
-    ],
+    precision: Annotated[str, TO],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; tmp/quantize/MODEL.TO.onnx by default.")
     ] = None,

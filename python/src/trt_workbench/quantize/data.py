@@ -226,14 +226,13 @@ def speech() -> Any:
     return part("words", "speech", "Reading utterances")
 
 
-def spoken_by(model: Path, source: str, contract: Path | None, plain_texts: bool = False) -> Any:
+def spoken_by(model: Path, source: str, contract: Path | None) -> Any:
     """Return the utterances of a manifest as a model hears them; None where no contract makes it one of streams.
 
     Args:
         model: its file; the embedded encoder has its own contract and utterances.
         source: the manifest; "code" for utterances of the embedded code that are scored, "calibration code" for others.
         contract: of any other model.
-        plain_texts: whether case and punctuation are left out of both texts.
 
     Returns:
         A `Spoken` of the plug-in for speech.
@@ -248,7 +247,7 @@ def spoken_by(model: Path, source: str, contract: Path | None, plain_texts: bool
             return None
         if sha256_of(model) != sha256_of(ours):
             return None
-    return speech().Spoken(contract, source, plain_texts)
+    return speech().Spoken(contract, source)
 
 
 def spoken_in(model: Path, settings: CalibrationSettings) -> Any:
@@ -256,7 +255,7 @@ def spoken_in(model: Path, settings: CalibrationSettings) -> Any:
     if settings.calibration is None or settings.calibration == RANDOM:
         return None
     source = CALIBRATION_CODE if settings.calibration == CODE else settings.calibration
-    return spoken_by(model, source, settings.contract, plain_texts=settings.plain_texts)
+    return spoken_by(model, source, settings.contract)
 
 
 def is_text_file(path: Path) -> bool:

@@ -91,9 +91,8 @@ class RowScore(Strict):
 
     def keeps(self, bound: float, count: int) -> bool:
         """Return whether its interval shows that the loss is at most `bound`, given how many samples it is over."""
-        if self.loss_ci95 is None:
-            return self.loss == 0
-        return self.loss <= bound and is_certain(self.loss_ci95, count, bound)
+        ends = self.loss_ci95
+        return self.loss == 0 if ends is None else self.loss <= bound and is_certain(ends, count, bound)
 
     def among(self, scores: Sequence[RowScore]) -> RowScore:
         """Return it with intervals from the lowest to the highest end of several scores, such as of several builds."""

@@ -18,7 +18,7 @@ from trt_workbench.quantize.document import GroupScore, Sensitivity
 from trt_workbench.quantize.figures import COSINE, WER, metric_for, metric_of
 from trt_workbench.quantize.scores import ANNOTATED
 from trt_workbench.quantize.sensitivity import Maker
-from trt_workbench.quantize.settings import AP, CalibrationSettings, PlacementSettings, ScoreSettings
+from trt_workbench.quantize.settings import AP, MOST_SCORED, CalibrationSettings, PlacementSettings, ScoreSettings
 from trt_workbench.quantize.task import Detection, Likeness, Task
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
@@ -53,7 +53,7 @@ def scorer_of(
     """
     if calibration.calibration == RANDOM:
         raise UsageProblem("Noise gives no score; pass data with --calibration.")
-    scored, asked = replace(calibration, samples=settings.score_samples), (settings.score, settings.better)
+    scored, asked = replace(calibration, samples=MOST_SCORED), (settings.score, settings.better)
     if spoken := spoken_in(model.path, calibration):
         metric_for(metric_of(WER), *asked)
         if settings.annotations is not None:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.core.documents import read_document
-from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.kept import Note, seal, sealed
 from trt_workbench.core.memory import give_back
 from trt_workbench.core.precision import MIXED, read
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.calibration import hash_data
-from trt_workbench.model.llm_directory import TOKENIZER_FILES
+from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.low_precision.preparation import DoesNotApply
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.calibrate import Calibrated, calibrate
+from trt_workbench.quantize.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path, make_candidate
 from trt_workbench.quantize.data import data_hash, is_text_file
 from trt_workbench.quantize.figures import metric_of
@@ -28,10 +28,8 @@ from trt_workbench.quantize.mixed import MixedSearch
 from trt_workbench.quantize.scores import ANNOTATED
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 
-Progress = Callable[[int, int], None]
-
 # Bump to invalidate cached candidates.
-_RECIPE = 10
+_RECIPE = 11
 
 
 class Candidates:
@@ -54,7 +52,6 @@ class Candidates:
         self._note, self._check, self._no_search = note, check, no_search
         self.model, self.sha256, self._search = model, model.sha256, search
         self._settings, self._on_progress = calibration, on_progress
-        self._calibrated: Calibrated | None = None
 
     def make(self, precision: str) -> Candidate:
         """Return the candidate of a precision other than fp32, an earlier one where nothing has changed since.
@@ -76,16 +73,15 @@ class Candidates:
         output = self._folder(precision) / f"{self.model.path.stem}.{precision}.onnx"
         if sealed(candidate_files(output), self._note):
             return Candidate(output, precision, read_document(evidence_path(output), Evidence))
-        calibrated = self._data() if row.is_calibrated else None
+        calibrated = self._calibrated if row.is_calibrated else None
         candidate = make_candidate(self.model, precision, output, calibration=calibrated, check=self._check)
         seal(candidate_files(output))
         give_back()  # other processes load the candidate next
         return candidate
 
-    def _data(self) -> Calibrated:
-        if self._calibrated is None:
-            self._calibrated = calibrate(self.model, self._settings, self._on_progress)
-        return self._calibrated
+    @cached_property
+    def _calibrated(self) -> Calibrated:
+        return calibrate(self.model, self._settings, self._on_progress)
 
     @cached_property
     def _data_sha256(self) -> str:
@@ -112,9 +108,7 @@ class Candidates:
         """Return what identifies the tokenizer that cuts a text; empty of other data."""
         if not is_text_file(Path(self._settings.calibration or "")):
             return ""
-        folder = self._settings.tokenizer or self.model.path.parent
-        files = (folder / name for name in TOKENIZER_FILES)
-        return hash_document({file.name: hash_file(file) for file in files if file.is_file()})
+        return LlmDirectory(self._settings.tokenizer or self.model.path.parent, {}, ()).tokenizer_sha256
 
 
 def language_candidates(

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import CheckFailed, UsageProblem
-from trt_workbench.core.kept import keep, recalled, seal, sealed
+from trt_workbench.core.kept import Note, keep, recalled, seal, sealed
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.low_precision.preparation import DoesNotApply
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Progress
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path
 from trt_workbench.quantize.document import SearchDocument
-from trt_workbench.quantize.search import Note, Search
+from trt_workbench.quantize.search import Search
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
 INT8_MIXED = "int8-mixed"

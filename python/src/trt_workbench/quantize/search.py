@@ -17,7 +17,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_document
-from trt_workbench.core.kept import keep, recalled
+from trt_workbench.core.kept import Note, keep, recalled
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import read
 from trt_workbench.core.work import identity
@@ -33,7 +33,6 @@ from trt_workbench.quantize.sensitivity import Maker, choices, measure_sensitivi
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.quantize.task import Task
 
-Note = Callable[[str], None]
 # Bump to invalidate earlier trials when candidates are made or scored differently.
 _RECIPE = 8
 # Of the arithmetic: a search does not go on for less.

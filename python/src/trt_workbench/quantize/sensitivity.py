@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.low_precision.qdq import ranged_tensors
 from trt_workbench.model.opened import Model
 from trt_workbench.model.weights import save_model
-from trt_workbench.quantize.calibrate import Calibrated, fixed_batch, named
+from trt_workbench.quantize.calibrate import Calibrated, Progress, fixed_batch, named
 from trt_workbench.quantize.candidates import (
     Candidate,
     all_groups,
@@ -45,7 +45,6 @@ from trt_workbench.quantize.data import Batch, Half, batches, calibration_data
 from trt_workbench.quantize.document import GroupLoss, Sensitivity, decibels, noisiest
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
-Progress = Callable[[int, int], None]
 Outputs = Sequence[Mapping[str, NDArray[Any]]]
 # Of which noise is measured: groups differ by orders of magnitude, samples by little.
 SAMPLES = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import present
 from trt_workbench.core.counts import counted
-from trt_workbench.core.settings import Setting
-from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
+from trt_workbench.quantize.settings import TO, CalibrationSettings, PlacementSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from trt_workbench.console.common import Parts
@@ -32,9 +32,7 @@ _KEPT = "fp32 in place of a share: quantize keeps the group in fp32 anyway"
 def sensitivity(
     model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
     *,
-    precision: Annotated[
-        str, Setting(f"Format to try: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision, default="int8")
-    ] = "int8",
+    precision: Annotated[str, replace(TO, default="int8")] = "int8",
     worst: Annotated[int, typer.Option(min=0, help="Number of the noisiest groups to score, each alone.")] = 5,
     output: OutputOption = None,
     calibration: CalibrationSettings,

@@ -21,14 +21,7 @@ from trt_workbench.report.verdict import Headline
 # Bars that can be read; the table has all groups.
 _BARS = 30
 _NAMED = 3  # groups in a sentence
-_OF_SCORES = (
-    "--worst",
-    "--annotations",
-    "--split",
-    "--score",
-    "--better",
-    "--score-samples",
-)  # options of sensitivity alone
+_OF_SCORES = ("--worst", "--annotations", "--split", "--score", "--better")  # options of sensitivity alone
 _LONGEST = 54  # characters of a group's name next to its bar
 
 

@@ -26,6 +26,8 @@ MADE = precisions(lambda one: one.makes)
 """What `quantize` and `sensitivity` make."""
 FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
+MOST_SCORED = 500
+"""Samples of the held-out half that candidates are scored on."""
 AP = "AP"
 """Stands for the figure that models of a task are compared by, such as mask_AP."""
 _DATA = "Calibration"
@@ -39,6 +41,9 @@ def made_precision(option: str, text: str) -> str:
     if text not in MADE:
         raise UsageProblem(f"{option}: there is no target format {text!r}; {did_you_mean(text, MADE)}")
     return text
+
+
+TO = Setting(f"Target format: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision)
 
 
 def score_named(option: str, given: Any) -> str:
@@ -214,7 +219,6 @@ class CalibrationSettings(Preparation):
         Path | None,
         Setting("Contract of a streaming model: the data are then manifests, as eval-speech has.", _SPEECH),
     ] = None
-    plain_texts: Annotated[bool, Setting("Leave out case and punctuation of texts.", _SPEECH)] = False
     threads: Annotated[int | None, Setting("CPU cores for calibration; all by default.", _DATA, min=1)] = None
     seed: Seed = 0
 
@@ -258,9 +262,6 @@ class ScoreSettings:
     split: Annotated[str | None, Setting("Split of a data.yaml; train by default.", _SCORE)] = None
     score: Score = None
     better: Better = None
-    score_samples: Annotated[
-        int, Setting("Score at most this many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
-    ] = 500
 
 
 @dataclass(frozen=True)

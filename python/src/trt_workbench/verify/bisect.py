@@ -14,11 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.measure.inputs import random_inputs
+from trt_workbench.backends.measure.inputs import Arrays, random_inputs
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import load_arrays
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
@@ -33,7 +30,6 @@ from trt_workbench.verify.verdict import WrongOutput
 
 FOLDER, STATE = "bisect", "state.jsonl"
 _MOST_FAULTS = 3  # tried again if the first ones do not occur in a new session
-Arrays = dict[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,7 @@ def bisect(
     """
     check_bisectable(request)
     request = of_model(request)
-    faults = sorted((one for one in verified.faults if one.number), key=lambda one: one.elements)[:_MOST_FAULTS]
+    faults = sorted((one for one in verified.faults if one.number), key=lambda one: one.case.size)[:_MOST_FAULTS]
     if not faults:
         return Bisected(reason="no single call gave a wrong output, so the fault is not in the graph")
     state = folder / FOLDER / STATE

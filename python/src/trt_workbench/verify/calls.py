@@ -7,13 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.measure.inputs import SURE, Kind, Ranges, random_inputs, whole_numbers
+from trt_workbench.backends.measure.inputs import SURE, Arrays, Kind, Ranges, random_inputs, whole_numbers
 from trt_workbench.core.counts import sized
 from trt_workbench.model.index import empty_tensors
 from trt_workbench.model.narrow_formats import input_ranges
@@ -22,8 +20,6 @@ from trt_workbench.verify.data import Data, at, within
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.reference import RecordedCase, Reference
 from trt_workbench.verify.space import Case, Space, cases
-
-Arrays = dict[str, NDArray[Any]]
 
 # Of one call's inputs. Chosen: a run holds the inputs, outputs of several copies of the model, and float64 copies.
 MOST_BYTES = 1 << 30

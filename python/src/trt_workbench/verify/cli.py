@@ -26,8 +26,8 @@ from trt_workbench.core.counts import counted, grouped
 from trt_workbench.core.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.core.settings import Setting
 from trt_workbench.core.shard import Shard, ShardOption
-from trt_workbench.verify.fix_cli import check_fix, run_fix, shown_fixed
-from trt_workbench.verify.settings import FixSettings, VerifySettings
+from trt_workbench.verify.fix_cli import run_fix, shown_fixed
+from trt_workbench.verify.settings import VerifySettings
 
 if TYPE_CHECKING:
     from trt_workbench.console.common import Parts
@@ -48,7 +48,7 @@ def verify(
     bisect_seconds: Annotated[
         float, Setting("Seconds that --bisect may take; a later call with the same --output resumes.", min=0)
     ] = 600.0,
-    ways: FixSettings,
+    fix: Annotated[bool, Setting("Try workarounds for a wrong engine until one is correct; exit code 0 then.")] = False,
     shard: ShardOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -78,11 +78,11 @@ def verify(
     if bisect:
         check_bisectable(request)
     if settings.stack:
-        check_stack(request, fix=ways.wanted)
-    if ways.wanted:
-        check_fix(request, ways)
+        check_stack(request, fix=fix)
+    if fix:
+        of_model(request)  # which refuses what --fix could not do
     if shard:
-        _one_shard(request, shard, output, alone=bisect or ways.wanted, as_json=as_json)
+        _one_shard(request, shard, output, alone=bisect or fix, as_json=as_json)
         return
     bisected = tried = None
     with run_directory("verify", output) as run, kept_if_interrupted(run, RECORDS):
@@ -90,7 +90,7 @@ def verify(
             carry_state(run.destination, run.path)
         earlier = _earlier(run, request)
         # the device of this process stays as it is, whatever a wrong engine does to its own
-        if bisect or ways.wanted or settings.stack:
+        if bisect or fix or settings.stack:
             with waiting("Verifying"):
                 found = verified_apart(request, run.path, note, earlier)
         else:
@@ -102,8 +102,8 @@ def verify(
             with waiting("Bisecting") as update:
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
             write_bisected(of_model(request), bisected, directory)
-        if found.failures and ways.wanted:
-            tried = run_fix(request, found, directory, ways, bisected.nodes if bisected else ())
+        if found.failures and fix:
+            tried = run_fix(request, found, directory, bisected.nodes if bisected else ())
     keep_found(found.document, directory)
     drawing = draw(directory, debug=debug)
     if as_json:

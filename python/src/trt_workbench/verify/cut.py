@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,17 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.counts import grouped
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.model.constants import constant_value
+from trt_workbench.model.constants import SCALED, constant_value
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
-from trt_workbench.model.walking import has_subgraph, reads
+from trt_workbench.model.walking import components, has_subgraph, reads
 from trt_workbench.model.weights import inferred, save_model
-from trt_workbench.verify.yardstick import typed_for
-
-Arrays = Mapping[str, NDArray[Any]]
-Shapes = Mapping[str, tuple[int, ...]]
+from trt_workbench.verify.yardstick import Arrays, typed_for
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
-# Scales in front of weights define a quantised model; folding would remove them.
-_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
 class Form(enum.Enum):
@@ -107,14 +103,7 @@ class CutSource:
 
     def ancestors(self, tensors: Iterable[str]) -> frozenset[int]:
         """Return the places of all candidates that some tensors are computed from."""
-        found: set[int] = set()
-        waiting = list(tensors)
-        while waiting:
-            place = self._index.producer.get(waiting.pop())
-            if place is not None and place not in found:
-                found.add(place)
-                waiting += self._reads[place]
-        return frozenset(found) - self.folded
+        return frozenset(self._makers(tensors, range(len(self.nodes)))) - self.folded
 
     def made_by(self, place: int) -> list[str]:
         """Return the outputs of a node."""
@@ -131,18 +120,10 @@ class CutSource:
 
     def parts(self, nodes: Collection[int]) -> list[frozenset[int]]:
         """Return the connected parts of a set of nodes, the largest first."""
-        left, found = set(nodes), []
-        while left:
-            part, waiting = set(), [left.pop()]
-            while waiting:
-                place = waiting.pop()
-                part.add(place)
-                neighbours = {self._index.producer.get(name) for name in self._reads[place]}
-                neighbours |= {user for name in self.made_by(place) for user in self._index.users.get(name, ())}
-                waiting += left & neighbours
-                left -= neighbours
-            found.append(frozenset(part))
-        return sorted(found, key=len, reverse=True)
+        order = sorted(nodes)
+        made = [(place, self._index.producer.get(name)) for place in order for name in self._reads[place]]
+        labels = components(order, [(place, maker) for place, maker in made if maker is not None and maker in nodes])
+        return sorted(map(frozenset, grouped(order, labels.__getitem__).values()), key=len, reverse=True)
 
     def inner(self, nodes: Collection[int]) -> list[str]:
         """Return the float tensors made by a set of nodes, in the order in which they are made."""
@@ -202,14 +183,17 @@ class CutSource:
 
     def _with_shapes(self, nodes: Iterable[int]) -> set[int]:
         """Return nodes with those that compute the shapes and constants which they read."""
-        chosen = set(nodes)
-        waiting = [name for place in chosen for name in self._reads[place]]
+        return {*nodes, *self._makers([name for place in nodes for name in self._reads[place]], self.folded)}
+
+    def _makers(self, tensors: Iterable[str], among: Container[int]) -> set[int]:
+        """Return which of some nodes tensors are computed from, and what these read, as far as there are such nodes."""
+        found, waiting = set[int](), list(tensors)
         while waiting:
             place = self._index.producer.get(waiting.pop())
-            if place in self.folded and place not in chosen:
-                chosen.add(place)
+            if place is not None and place in among and place not in found:
+                found.add(place)
                 waiting += self._reads[place]
-        return chosen
+        return found
 
     def _is_dynamic(self, name: str) -> bool:
         around = self._ranges.get(name)
@@ -245,7 +229,7 @@ def read_source(source: Model, inputs: Arrays) -> CutSource:
     read = [frozenset(reads(node)) for node in index.nodes]
     fixed, folded = set(initial), set()
     for place, node in enumerate(index.nodes):
-        follows = node.op_type in _OF_SHAPES or (node.op_type not in _QUANTIZERS and read[place] <= fixed)
+        follows = node.op_type in _OF_SHAPES or (node.op_type not in SCALED and read[place] <= fixed)
         if follows and not has_subgraph(node):
             folded.add(place)
             fixed.update(node.output)

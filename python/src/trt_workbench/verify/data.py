@@ -8,12 +8,12 @@ import importlib
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.measure.inputs import Arrays
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.samples import Sample, read_samples, require_sources, source_path
 from trt_workbench.core.array_files import ARRAY_SUFFIXES
@@ -22,11 +22,8 @@ from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
 from trt_workbench.core.image_files import images_below
 from trt_workbench.model.opened import Model
-from trt_workbench.model.proto import Shape
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case, Space
-
-Arrays = dict[str, NDArray[Any]]
 
 _IMAGE_RANK, _MOST_CHANNELS = 4, 4
 # Of a folder; larger batches repeat the first ones.
@@ -156,8 +153,9 @@ def image_ranges(model: Model, preparation: Preparation) -> dict[str, Range]:
     """
     images = next(iter(model.facts.inputs), None)
     shape = images.shape if images else None
-    free = {axis for axis in range(1, _IMAGE_RANK) if not isinstance(shape[axis], int)} if _is_image(shape) else set()
-    if images is None or not free:
+    if images is None or shape is None or len(shape) != _IMAGE_RANK:
+        return {}
+    if not (free := {axis for axis in range(1, _IMAGE_RANK) if not isinstance(shape[axis], int)}):
         return {}
     recognise = _vision("families.recognise")
     try:
@@ -173,10 +171,6 @@ def image_ranges(model: Model, preparation: Preparation) -> dict[str, Range]:
 def _vision(module: str) -> Any:
     """Return a module by its name: scoring detectors verifies their engines, and no two packages import each other."""
     return importlib.import_module(f"trt_workbench.vision.{module}")
-
-
-def _is_image(shape: Shape | None) -> TypeGuard[Shape]:
-    return shape is not None and len(shape) == _IMAGE_RANK
 
 
 def _images(

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.compare import Difference, compare_rows, matched
 from trt_workbench.core.elements import Kind, errors, kind, pair
-from trt_workbench.verify.verdict import share_of_limit
 from trt_workbench.verify.yardstick import Limit
 
 Array = NDArray[np.generic]
@@ -47,14 +46,14 @@ def diagnose(
     if kind(found, expected) not in (Kind.REAL, Kind.WHOLE):
         return ""
 
-    own = _share(limit.apart(found, expected, rows=rows), limit)
+    own = limit.share(limit.apart(found, expected, rows=rows))
 
     def same(a: Array, b: Array) -> bool:
         """Whether two arrays are the same, and much closer than the result and the reference."""
         if a.shape != b.shape:
             return False
         apart = limit.apart(a, b, rows=rows)
-        return limit.allows(apart) and _share(apart, limit) * _FAR <= own
+        return limit.allows(apart) and limit.share(apart) * _FAR <= own
 
     for name, (before, wanted) in (earlier or {}).items():
         of_other = before if wanted is None else wanted
@@ -132,8 +131,8 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
         """Return the other row of the reference that a row of the result is."""
         repeated = np.repeat(found[i : i + 1], count, axis=0)
         others = by_row(matched(repeated, expected) if limit.matched else repeated)
-        near = _share(apart[i], limit) / _FAR
-        fits = (j for j, one in enumerate(others) if limit.allows(one) and _share(one, limit) <= near)
+        near = limit.share(apart[i]) / _FAR
+        fits = (j for j, one in enumerate(others) if limit.allows(one) and limit.share(one) <= near)
         return next((j for j in fits if j != i), None)
 
     source = {i: held(i) for i in wrong}
@@ -142,18 +141,11 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
         return f"rows are mixed up: {pairs}"
     if len(wrong) == len(kept):
         return ""
-    others = max(_share(apart[row], limit) for row in kept if row not in wrong)
-    if min(_share(apart[row], limit) for row in wrong) < _FAR * others:
+    others = max(limit.share(apart[row]) for row in kept if row not in wrong)
+    if min(limit.share(apart[row]) for row in wrong) < _FAR * others:
         return ""
     several = f"rows {_listed(wrong)} of {count} are" if len(wrong) > 1 else f"row {wrong[0]} of {count} is"
     return f"{several} wrong, the others right"
-
-
-def _share(apart: Difference, limit: Limit) -> float:
-    """Return how much of its limit a difference takes, by the figure that takes most."""
-    return share_of_limit(
-        ((apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed))
-    )
 
 
 def _gain(found: Array, expected: Array) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import DeviceLost, UsageProblem
+from trt_workbench.core.kept import Note
 from trt_workbench.core.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.engine.manifest import Manifest, read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
@@ -18,8 +18,6 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.space import Budget
 from trt_workbench.verify.verdict import loosest
-
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -83,10 +81,8 @@ def verdict_of_build(request: PlanRequest, note: Note = lambda _: None, step: No
         As `verify_plan`.
     """
     kept = kept_verdict(read_manifest(request.plan))
-    enough = {"quick": ("quick", "full"), "full": ("full",)}[request.mode]
-    if kept and kept.verdict != UNVERIFIED and kept.mode in enough:
-        return kept
-    return verify_plan(request, note, step)
+    enough = kept and kept.verdict != UNVERIFIED and kept.mode in ("full", request.mode)
+    return kept if kept and enough else verify_plan(request, note, step)
 
 
 def _verified(request: PlanRequest, manifest: Manifest, note: Note, step: Note) -> Verification:

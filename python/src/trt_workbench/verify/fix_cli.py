@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from trt_workbench.console.common import note
 from trt_workbench.console.progress import waiting
 from trt_workbench.report.tables import Table
-from trt_workbench.verify.settings import FixSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,24 +21,14 @@ if TYPE_CHECKING:
 FIX = "fix"
 
 
-def check_fix(request: VerifyRequest, ways: FixSettings) -> None:
-    """Refuse what `--fix` could not do, before the work begins."""
-    from trt_workbench.verify.opening import of_model
-    from trt_workbench.verify.workarounds import check_output
-
-    of_model(request)
-    if ways.fix_out:
-        check_output(request, ways.fix_out)
-
-
 def run_fix(
     request: VerifyRequest,
     found: Verified | None,
     directory: Path,
-    ways: FixSettings,
     nodes: Sequence[str] = (),
+    destination: Path | None = None,
 ) -> Fixed:
-    """Try the ways, and write what became of them and what is right into the run directory."""
+    """Try the ways, and write what became of them and what is right into the run directory, and to a destination."""
     from trt_workbench.core.documents import write_json
     from trt_workbench.verify.workarounds import fixed, result_name, write_fixed
 
@@ -55,7 +44,7 @@ def run_fix(
             step=lambda name: update(f"Workaround: {name}"),
         )
     if tried.chosen:
-        for path in (folder / result_name(request), *([ways.fix_out] if ways.fix_out else [])):
+        for path in (folder / result_name(request), *([destination] if destination else [])):
             write_fixed(tried, request, path)
     write_json(folder / "fix.json", {"schema_version": 1, **tried.document()})
     return tried
@@ -87,7 +76,7 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
         wrong = verify_plan(PlanRequest(plan, model, device=device))
     directory = Path(str(wrong.evidence))
     request = VerifyRequest(target=plan, model=model, quick=True, device=device)
-    require_chosen(run_fix(request, None, directory, FixSettings(fix_out=destination)), plan)
+    require_chosen(run_fix(request, None, directory, destination=destination), plan)
     right = destination or directory / FIX / result_name(request)
     with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
         plan_verified_apart(PlanRequest(right, model, device=device), worker)  # the wrong one may have crashed this one
@@ -98,15 +87,11 @@ def shown_fixed(tried: Fixed, directory: Path) -> Parts:
     """Return what was tried and what was taken."""
     from trt_workbench.verify.report import WORKAROUNDS
 
-    left = ", ".join(tried.left)
+    left, plain = ", ".join(tried.left), tried.plain_milliseconds
     not_tried = f"Not tried, time limit reached: {left or 'none'}" if tried.time_over else ""
     return [
-        f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):",
+        f"Workarounds (latency of the wrong engine: {'-' if plain is None else f'{plain:.3f} ms'}):",
         Table(WORKAROUNDS, tried.document()["tried"]),
         not_tried or (left and f"Not tried, as one is correct: {left}"),
         f"Fixed by {tried.chosen.name}: {directory / FIX}" if tried.chosen else "",
     ]
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f} ms"

@@ -21,7 +21,8 @@ from trt_workbench.model.opened import sha256_of
 from trt_workbench.verify.settings import MODEL_SUFFIX
 
 if TYPE_CHECKING:
-    from trt_workbench.verify.engine import Note, PlanRequest
+    from trt_workbench.core.kept import Note
+    from trt_workbench.verify.engine import PlanRequest
 
 ALLOW = "--allow-unverified"
 

@@ -6,7 +6,7 @@ fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.kept import Note
 from trt_workbench.core.stack import HERE, Stack
 from trt_workbench.core.verification import Verification
 from trt_workbench.core.workers import NO_LIMIT_S, TIMEOUT, WorkerFailure, Workers
@@ -94,9 +95,6 @@ def request_of(document: dict[str, Any]) -> VerifyRequest:
     settings = vars(_SETTINGS.validate_python({**document, "budget": None}))
     preparation = _PREPARATION.validate_python(document["preparation"])
     return VerifyRequest(**settings, preparation=preparation, sizes_seed=document["sizes_seed"])
-
-
-Note = Callable[[str], None]
 
 
 def verified_apart(

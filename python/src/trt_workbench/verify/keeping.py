@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,21 +64,15 @@ def verdict_of(document: Mapping[str, Any], *, wall_s: float = 0.0, evidence: Pa
     )
 
 
-def keep_found(document: Mapping[str, Any], evidence: Path) -> bool:
+def keep_found(document: Mapping[str, Any], evidence: Path) -> None:
     """Store the result of `verify` in the manifest of the engine that it ran, if there is one that describes it.
-
-    Returns:
-        Whether a manifest keeps it now.
 
     Raises:
         OSError: the manifest cannot be written.
     """
-    if "plan_sha256" not in document["provenance"]:  # another runtime
-        return False
-    try:
-        return keep_verdict(Path(document["provenance"]["plan"]), verdict_of(document, evidence=evidence))
-    except UsageProblem:  # of a plan that was trusted beside a damaged manifest
-        return False
+    if "plan_sha256" in document["provenance"]:  # no other runtime has it
+        with suppress(UsageProblem):  # of a plan that was trusted beside a damaged manifest
+            keep_verdict(Path(document["provenance"]["plan"]), verdict_of(document, evidence=evidence))
 
 
 def unverified(manifest: Manifest, mode: Mode, reason: str, device: int = 0) -> Verification:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -94,7 +94,7 @@ class Opened(AbstractContextManager["Opened"]):
             ComponentMissing: a backend cannot serve here.
             DeviceFailure: the device failed or is out of memory.
         """
-        self._request, self._sessions = request, []  # type: ignore[var-annotated]
+        self._request, self._sessions = request, ExitStack()
         self.graph = Model.open(request.model) if request.model else own_model(request.target)
         target = Model.open(request.target) if request.target.suffix == MODEL_SUFFIX else None
         for model in filter(None, (self.graph, target)):
@@ -121,8 +121,7 @@ class Opened(AbstractContextManager["Opened"]):
         if graph is None or request.target.suffix != MODEL_SUFFIX or self.session.simulated:
             return False
         if self.record:  # it is evidence if the runtime's version differs
-            versions = require_backend(request.backend).availability().versions
-            again = self.record.is_of(request.backend, versions)
+            again = self.record.is_of(request.backend, require_backend(request.backend).availability().versions)
         else:
             again = self.reference is not None and request.backend == request.reference
         return again and Model.open(request.target).sha256 == graph.sha256
@@ -149,9 +148,8 @@ class Opened(AbstractContextManager["Opened"]):
         chosen = SessionOptions(
             precision=request.precision, concurrency=concurrency, extra=options, shapes=self._shapes(), note=self._note
         )
-        session = backend.load(request.target, chosen)
+        session = self._sessions.enter_context(backend.load(request.target, chosen))
         session.refuses_misfits = False
-        self._sessions.append(session)
         return session
 
     def of_profile(self, profile: int | None) -> Session:
@@ -182,8 +180,7 @@ class Opened(AbstractContextManager["Opened"]):
 
     def close(self) -> None:
         """Close every session."""
-        while self._sessions:
-            self._sessions.pop().close()
+        self._sessions.close()
 
     def __exit__(self, *_: object) -> None:
         """Close them."""
@@ -222,9 +219,9 @@ class Opened(AbstractContextManager["Opened"]):
         if graph is None:
             self._note("The model of the plan was not found (pass it with --model): only properties are verified.")
             return None
-        session = open_reference(request.reference, graph.path)
-        self._sessions.append(session)
-        return LiveReference(request.reference, session)
+        return LiveReference(
+            request.reference, self._sessions.enter_context(open_reference(request.reference, graph.path))
+        )
 
     def rounded_sizes(self, inputs: Mapping[str, NDArray[Any]]) -> str:
         """Return the end of a sentence about an output of another shape: sizes that depend on a rounding."""
@@ -271,10 +268,12 @@ class Opened(AbstractContextManager["Opened"]):
         ]
         dynamic = [spec.name for spec in specs if None in spec.shape]
         ranges = {name: ShapeRange(min=ends[0][name], opt=ends[1][name], max=ends[2][name]) for name in dynamic}
-        values = {}
-        for name in (spec.name for spec in specs if spec.name in space.ranges):
-            around, count = space.ranges[name], math.prod(space.case({}).shapes[name])
-            values[name] = ShapeRange(min=(around.low,) * count, opt=(around.best,) * count, max=(around.high,) * count)
+        counts = {name: math.prod(shape) for name, shape in space.case({}).shapes.items() if name in space.ranges}
+        around = [(name, space.ranges[name], count) for name, count in counts.items()]
+        values = {
+            name: ShapeRange(min=(one.low,) * count, opt=(one.best,) * count, max=(one.high,) * count)
+            for name, one, count in around
+        }
         return Profile(shapes=ranges, values=values)
 
 

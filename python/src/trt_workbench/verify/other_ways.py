@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from trt_workbench.backends.device_arrays import DeviceArraySession, uploader
@@ -12,6 +13,7 @@ from trt_workbench.verify.opening import Opened
 from trt_workbench.verify.properties import (
     CallTrial,
     PropertyResult,
+    Run,
     agrees,
     calls_at_once,
     follows_state,
@@ -69,39 +71,29 @@ def _ways(
 ) -> dict[str, Callable[[], Iterator[PropertyResult]]]:
     found: dict[str, Callable[[], Iterator[PropertyResult]]] = {}
 
-    def session(name: str, concurrency: int = 1, **options: Any) -> None:
-        def run() -> Iterator[PropertyResult]:
-            with opened.open(concurrency, **options) as other:
-                if concurrency > 1:
-                    yield from calls_at_once(other.run, trial, concurrency)
-                else:
-                    yield from agrees(name, other.run, trial)
-
-        found[name] = run
+    def session(
+        check: Callable[[Run], Iterator[PropertyResult]], concurrency: int = 1, **options: Any
+    ) -> Iterator[PropertyResult]:
+        with opened.open(concurrency, **options) as other:
+            yield from check(other.run)
 
     own = opened.session
     if own.shares_batches:
-        found["single rows at once"] = lambda: _rows_at_once(opened, trial)
+        rows = partial(rows_at_once, trial=trial, count=_ROWS_AT_ONCE)
+        found["single rows at once"] = partial(session, rows, _ROWS_AT_ONCE)
     if quick:
         return found
-    session("a second session")
-    session(f"{_AT_ONCE} calls at once", _AT_ONCE)  # on trt each in a slot, with a context and a stream of its own
+    # on trt each of several calls in a slot, with a context and a stream of its own
+    calls = partial(calls_at_once, trial=trial, count=_AT_ONCE)
+    found["a second session"] = partial(session, partial(agrees, "a second session", trial=trial))
+    found[f"{_AT_ONCE} calls at once"] = partial(session, calls, _AT_ONCE)
     for variant, options in own.variants.items():
-        session(variant, **options)
+        found[variant] = partial(session, partial(agrees, variant, trial=trial), **options)
     if isinstance(own, DeviceArraySession):
         upload = uploader(device)
         name = "arrays on the device" if upload else "outputs on the device"
         found[name] = lambda: agrees(name, lambda inputs: own.run_on_device(inputs, upload), trial)
     if opened.state:
-        found[_STATE] = lambda: _with_state(opened, trial)
+        state = partial(follows_state, stateless=own.run, state=opened.state, trial=trial)
+        found[_STATE] = partial(session, state, state=opened.state)
     return found
-
-
-def _rows_at_once(opened: Opened, trial: CallTrial) -> Iterator[PropertyResult]:
-    with opened.open(_ROWS_AT_ONCE) as other:
-        yield from rows_at_once(other.run, trial, _ROWS_AT_ONCE)
-
-
-def _with_state(opened: Opened, trial: CallTrial) -> Iterator[PropertyResult]:
-    with opened.open(state=opened.state) as keeping:
-        yield from follows_state(keeping.run, opened.session.run, opened.state, trial)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.measure.inputs import Arrays
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.elements import equal
 from trt_workbench.core.errors import UsageProblem
@@ -22,7 +23,6 @@ from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.yardstick import Limit, Yardstick
 
-Arrays = dict[str, NDArray[Any]]
 Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
 
 _MOST_ROWS = 8
@@ -86,10 +86,9 @@ def rows_equal_single_runs(run: Run, trial: CallTrial) -> Iterator[PropertyResul
 
 def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether permuted rows give permuted outputs."""
-    if not _has_rows(trial):
+    if not (batch := _several(trial)):
         return
-    assert trial.case.batch is not None
-    order = np.roll(np.arange(trial.case.batch), 1)
+    order = np.roll(np.arange(batch), 1)
     found = run(_rows(trial, lambda array: array[order]))
     expected = {name: array[order] for name, array in trial.outputs.items() if trial.rows[name]}
     yield from _compared("permuted rows", "rows rotated by one", trial, expected, found, order=list(order))
@@ -97,10 +96,9 @@ def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[PropertyResult
 
 def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether a row is unchanged when all others change."""
-    if not _has_rows(trial):
+    if not (batch := _several(trial)):
         return
-    assert trial.case.batch is not None
-    for kept in {0, trial.case.batch - 1}:
+    for kept in {0, batch - 1}:
         inputs = {**trial.inputs}
         for name, array in trial.inputs.items():
             if trial.space.is_batched(name):
@@ -285,9 +283,10 @@ def _compared(
         yield PropertyResult(name, output, holds, apart, text)
 
 
-def _has_rows(trial: CallTrial) -> bool:
-    batch = trial.case.batch
-    return batch is not None and batch > 1 and any(trial.rows.values())
+def _several(trial: CallTrial) -> int:
+    """Return how many rows a call has, of which outputs have as many; 0 where it has one, or none has."""
+    batch = trial.case.batch or 0
+    return batch if batch > 1 and any(trial.rows.values()) else 0
 
 
 def _rows(trial: CallTrial, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Arrays:
@@ -298,9 +297,8 @@ def _rows(trial: CallTrial, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Arr
 
 
 def _some_rows(batch: int) -> list[int]:
-    if batch <= _MOST_ROWS:
-        return list(range(batch))
-    return sorted({*range(_MOST_ROWS // 2), batch // 2, batch - 2, batch - 1})
+    some = {*range(_MOST_ROWS // 2), batch // 2, batch - 2, batch - 1}
+    return sorted(some if batch > _MOST_ROWS else range(batch))
 
 
 def _spread(mask: NDArray[np.bool_], rank: int) -> NDArray[np.bool_]:

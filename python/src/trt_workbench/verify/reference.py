@@ -5,39 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, TensorSpec
 from trt_workbench.backends.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
+from trt_workbench.backends.measure.inputs import Arrays
 from trt_workbench.core.counts import grouped
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Check, PropertyResult, worst
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case
 from trt_workbench.verify.yardstick import typed_for
-
-Arrays = dict[str, NDArray[Any]]
-
-
-class Reference(Protocol):
-    """Outputs to expect, and properties that the model itself lacks.
-
-    Attributes:
-        name: for display, such as `ort-cpu`.
-    """
-
-    name: str
-
-    def expected(self, label: str, inputs: Arrays) -> Arrays:
-        """Return what the model gives for the inputs called `label` of the case that is verified now."""
-
-    def lacks(self, check: Check, trial: CallTrial) -> set[str]:
-        """Return the outputs for which the model itself does not have a property."""
-
-    def fails(self, check: Check, trial: CallTrial) -> bool:
-        """Whether the model itself does not run at a shape that a check makes."""
 
 
 class LiveReference:
@@ -213,8 +193,7 @@ class RecordedCase:
         call, expected = self._calls[label], self.expected(label, {})
         for name, array in found.items():
             if name in expected:
-                sizes = [None] * array.ndim
-                self._record.require_tensor(call, name, expected[name], array.dtype.name, sizes)
+                self._record.require_tensor(call, name, expected[name], array.dtype.name, [None] * array.ndim)
 
     def lacks(self, check: Check, trial: CallTrial) -> set[str]:  # noqa: ARG002 - of a session
         """Return the outputs for which the model did not have a property."""
@@ -223,3 +202,7 @@ class RecordedCase:
     def fails(self, check: Check, trial: CallTrial) -> bool:  # noqa: ARG002 - of a session
         """Whether the model itself did not run at a shape that a check makes."""
         return check.__name__ in self._first.fails
+
+
+Reference = LiveReference | RecordedCase
+"""Outputs to expect for the inputs of a label, and properties that the model itself lacks."""

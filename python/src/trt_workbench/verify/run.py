@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.measure.inputs import Arrays
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import save_array
@@ -36,7 +37,7 @@ from trt_workbench.core.precision import get
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.core.work import taking, why_not
 from trt_workbench.model.precision import rounding_of
-from trt_workbench.verify.calls import Arrays, Call, calls
+from trt_workbench.verify.calls import Call, calls
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
@@ -374,11 +375,14 @@ class _Run:
     def _crash(self, call: Call, label: str, said: str) -> dict[str, Any]:
         """Return the row of a call that ended the device's context: nothing else runs in this process."""
         self.crashed = True
-        inputs = call.inputs[label]()
-        reason = f"it crashed: {said}"
-        self._fail(call.case, "all", f"{label} inputs: {reason}", {"inputs": inputs})
+        row = self._without_outputs(call.case, label, f"it crashed: {said}", inputs=call.inputs[label]())
         self.faults.append(WrongOutput(call.case, call.space, "all", self._kept()))
-        row = {"inputs": label, "inputs_sha256": hash_arrays(inputs), "output": "all", "properties": []}
+        return row
+
+    def _without_outputs(self, case: Case, label: str, reason: str, **arrays: Arrays) -> dict[str, Any]:
+        """Return the row of a call that is wrong as it returns nothing."""
+        self._fail(case, "all", f"{label} inputs: {reason}", arrays)
+        row = {"inputs": label, "inputs_sha256": hash_arrays(arrays["inputs"]), "output": "all", "properties": []}
         return {**row, "verdict": WRONG, "reason": reason}
 
     def _one(self, call: Call, label: str, inputs: Arrays, digest: str, *, brief: bool) -> Iterator[dict[str, Any]]:
@@ -392,9 +396,7 @@ class _Run:
             if expected is None or isinstance(error, Unsupported):
                 raise
             reason = f"it fails, but the model itself runs: {error}"
-            self._fail(case, "all", f"{label} inputs: {reason}", {"inputs": inputs, "expected": expected})
-            row = {"inputs": label, "inputs_sha256": digest, "output": "all", "properties": []}
-            yield {**row, "verdict": WRONG, "reason": reason}
+            yield self._without_outputs(case, label, reason, inputs=inputs, expected=expected)
             return
         if isinstance(reference, RecordedCase):
             reference.require_like(label, found)
@@ -626,8 +628,7 @@ class _Run:
         kept: list[PropertyResult] = []
         for check in OF_A_SHAPE if trial.brief else EVERY_CALL:
             try:
-                earlier = made.pop(check).answers if check in made else ()
-                calls = Calls(self._session.run, earlier)
+                calls = Calls(self._session.run, made.pop(check).answers if check in made else ())
                 if briefly:
                     made[check] = calls
                 findings = worst(check(calls, trial))

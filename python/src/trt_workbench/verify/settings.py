@@ -22,7 +22,6 @@ from trt_workbench.core.settings import (
 )
 
 MODEL_SUFFIX = ".onnx"
-_WAYS = "Workarounds"
 
 
 @dataclass(frozen=True)
@@ -96,18 +95,3 @@ class VerifySettings:
     trust: Trust = False
     device: Device = 0
     seed: Seed = 0
-
-
-@dataclass(frozen=True)
-class FixSettings:
-    """Whether workarounds for a wrong engine are tried, and where the correct one is written to."""
-
-    fix: Annotated[
-        bool, Setting("Try workarounds for a wrong engine until one is correct; exit code 0 then.", _WAYS)
-    ] = False
-    fix_out: Annotated[Path | None, Setting("With --fix: also write the correct engine or model here.", _WAYS)] = None
-
-    @property
-    def wanted(self) -> bool:
-        """Whether any way is to be tried."""
-        return self.fix or self.fix_out is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.documents import json_values, key_of, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.kept import Note
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import (
     ShardRun,
@@ -34,7 +35,6 @@ COMMAND: Final = "verify"
 WHOLE: Final = ("record", "stack", "seconds")
 """Settings of what one process does."""
 _PLACES: Final = ("target", "model", "inputs", "reference", "device", "trust", *WHOLE)
-Say = Callable[[str], None]
 
 
 def check_shard(request: VerifyRequest) -> None:
@@ -49,7 +49,7 @@ def check_shard(request: VerifyRequest) -> None:
 
 
 def verify_shard(
-    request: VerifyRequest, shard: Shard, folder: Path, note: Say, step: Say, earlier: Sequence[Path] = ()
+    request: VerifyRequest, shard: Shard, folder: Path, note: Note, step: Note, earlier: Sequence[Path] = ()
 ) -> None:
     """Try the shapes of a shard, and write `records.jsonl`, `shard.json` and the arrays of failures into `folder`.
 

@@ -101,8 +101,7 @@ class Space:
         """Return the case of these sizes, those that are not named being the best-tuned."""
         sizes = {name: values.get(name, around.best) for name, around in self.ranges.items()}
         shapes = {name: tuple(_size(dim, sizes) for dim in dims) for name, dims in self.inputs.items()}
-        batch = self.fixed_batch if self.batch is None else sizes[self.batch]
-        return Case(sizes, shapes, batch, self.profile)
+        return Case(sizes, shapes, self.fixed_batch if self.batch is None else sizes[self.batch], self.profile)
 
     def sizes_of(self, shapes: Mapping[str, Sequence[int]], *, with_batch: bool = True) -> dict[str, int] | None:
         """Return the sizes by symbol of the shapes of some or all inputs; None where they are not offered.
@@ -212,19 +211,16 @@ def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
             known = symbols.get(tensor.name)
             dims: list[Dim] = []
             for axis, size in enumerate(tensor.shape):
-                if size >= 0:
-                    dims.append(int(size))
-                    continue
-                low, best, high = (int(dims_of[axis]) for dims_of in tensor.profiles[profile])
+                low, best, high = (int(one[axis]) for one in tensor.profiles[profile]) if size < 0 else [int(size)] * 3
                 if low == high:
                     dims.append(low)
                     continue
-                symbol_known = known[axis] if known else None
-                anonymous = "batch" if axis == 0 else f"dim{axis}_{low}_{best}_{high}"
-                symbol = symbol_known if isinstance(symbol_known, str) else anonymous
-                if ranges.setdefault(symbol, Range(low, best, high)) != Range(low, best, high):
+                around, named = Range(low, best, high), known[axis] if known else None
+                symbol = "batch" if axis == 0 else f"dim{axis}_{low}_{best}_{high}"
+                symbol = named if isinstance(named, str) else symbol
+                if ranges.setdefault(symbol, around) != around:
                     symbol = f"{tensor.name}.{axis}"  # another range: a different dimension
-                    ranges[symbol] = Range(low, best, high)
+                    ranges[symbol] = around
                 dims.append(symbol)
             inputs[tensor.name] = tuple(dims)
             if tensor.is_shape_tensor and len(tensor.values) > profile:

@@ -9,18 +9,18 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from trt_workbench.backends.registry import gpu_in_use, require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import Strict, append_lines, json_values
+from trt_workbench.core.documents import append_lines, json_values
 from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import BackendFailure, DeviceFailure
 from trt_workbench.core.files import write_text
@@ -32,9 +32,8 @@ from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.settings import MODEL_SUFFIX
-from trt_workbench.verify.yardstick import Limit, Yardstick
+from trt_workbench.verify.yardstick import Arrays, Limit, Yardstick
 
-Arrays = Mapping[str, NDArray[Any]]
 State = Literal["wrong", "right", "fails", "crashed"]
 # Part of the key of a trial: bump when verdicts may change.
 _VERSION = 2
@@ -64,7 +63,7 @@ class Verdict:
 
     state: State
     wrong: tuple[str, ...] = ()
-    share: float = 0.0
+    share: Annotated[float, BeforeValidator(lambda one: math.inf if one is None else one)] = 0.0
     reason: str = ""
     seconds: float = 0.0
 
@@ -175,7 +174,7 @@ class Trials:
         self._known[key] = found
         self._tried.add(key)
         if lasting:
-            append_lines(self._state, [json_values({"key": key, "nodes": len(nodes), **asdict(found)})])
+            append_lines(self._state, [json_values(_Line(**vars(found), key=key, nodes=len(nodes)))])
         return found
 
     def shows(self, nodes: Collection[int], form: Form) -> bool:
@@ -268,10 +267,7 @@ def times_beyond(limit: Limit, apart: Difference) -> float:
     """Return the largest share of a limit that a difference takes: above 1 it is beyond it."""
     if apart.shape_differs or (apart.nonfinite and math.isfinite(limit.noise)):
         return math.inf
-    if not limit.decides:
-        return 0.0
-    figures = ((apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed))
-    return max([size / most if most else math.inf for size, most in figures if size], default=0.0)
+    return limit.share(apart) if limit.decides else 0.0
 
 
 def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
@@ -288,16 +284,12 @@ def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
     return hash_document(identity(job, [gpu_in_use(backend.name, {"device": request.device, **request.options})]))
 
 
-class _Line(Strict):
-    """A line of the state: a verdict and its key. `share` is None where it is infinite."""
+@dataclass(frozen=True)
+class _Line(Verdict):
+    """A line of the state: a verdict, and its key. `share` is None there where it is infinite."""
 
-    key: str
-    nodes: int
-    state: State
-    wrong: tuple[str, ...]
-    share: float | None
-    reason: str
-    seconds: float
+    key: str = field(kw_only=True)
+    nodes: int = field(kw_only=True)
 
 
 def _kept(path: Path) -> dict[str, Verdict]:
@@ -308,9 +300,8 @@ def _kept(path: Path) -> dict[str, Verdict]:
         write_text(path, f"{text}\n")  # the next verdict begins a line of its own
     for one in text.splitlines():
         with contextlib.suppress(ValidationError):
-            line = _Line.model_validate_json(one)
-            share = math.inf if line.share is None else line.share
-            found[line.key] = Verdict(line.state, line.wrong, share, line.reason, line.seconds)
+            line = TypeAdapter(_Line).validate_json(one, strict=True)
+            found[line.key] = line
     return found
 
 

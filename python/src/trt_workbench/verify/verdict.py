@@ -38,11 +38,6 @@ class WrongOutput:
     output: str
     number: int
 
-    @property
-    def elements(self) -> int:
-        """Return the number of elements of all inputs."""
-        return sum(math.prod(shape) for shape in self.case.shapes.values())
-
 
 RIGHT, CONSISTENT = "right", "consistent"
 FINEST = "fp32"
@@ -243,13 +238,7 @@ def _at(wrong: Sequence[dict[str, Any]], tried: Sequence[dict[str, Any]]) -> str
 
 
 def _size(case: dict[str, Any]) -> int:
-    total = 0
-    for shape in case["shapes"].values():
-        count = 1
-        for size in shape:
-            count *= size
-        total += count
-    return total
+    return sum(math.prod(shape) for shape in case["shapes"].values())
 
 
 def _outputs(rows: Sequence[dict[str, Any]]) -> list[str]:

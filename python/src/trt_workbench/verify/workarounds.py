@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
+from numpy.typing import NDArray
 
+from trt_workbench.backends.measure.inputs import random_inputs
 from trt_workbench.backends.registry import REFERENCE, load_reference
 from trt_workbench.core.documents import json_values
-from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.kept import Note
 from trt_workbench.core.verification import WRONG
 from trt_workbench.engine import native
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
-from trt_workbench.engine.manifest import WorkaroundRecord, check_destination
-from trt_workbench.engine.written_models import check_model_output, write_model
+from trt_workbench.engine.manifest import WorkaroundRecord
+from trt_workbench.engine.written_models import write_model
 from trt_workbench.model.attention_pattern import AttentionIndex
 from trt_workbench.model.fences import fences
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.sanitize.attention import candidates
 from trt_workbench.model.sanitize.check import Arrays, compare
 from trt_workbench.model.weights import MOST_WEIGHTS, save_model, weight_bytes
+from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.isolation import Isolated, document_of
 from trt_workbench.verify.opening import Opened, VerifyRequest, of_model
-from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.outcome import Verified, failed_shapes
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import MODEL_SUFFIX
-from trt_workbench.verify.way_trial import best_inputs
-
-
-def check_output(request: VerifyRequest, output: Path) -> None:
-    """Check where the result is to be written, before the work begins.
-
-    Raises:
-        UsageProblem: it is a folder, or a file of another kind than what is made.
-    """
-    is_model = output.suffix == MODEL_SUFFIX
-    if is_model == request.runs_plans:
-        kind = "a plan, such as model.plan" if request.runs_plans else "a model, such as model.onnx"
-        raise UsageProblem(f"--fix-out on {request.backend} takes the name of {kind}, not {output}")
-    sources = [path for path in (request.target, request.model) if path]
-    if is_model:
-        check_model_output(output, sources)
-    else:
-        check_destination(output, sources)
 
 
 def result_name(request: VerifyRequest) -> str:
@@ -75,15 +62,8 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
         return output
     plan = read_plan(taken.plan)
     assert plan.manifest is not None
-    marked = plan.manifest.model_copy(update={"way_around": way_around(found, taken, request)})
-    export(replace(plan, manifest=marked), output)
-    return output
-
-
-def way_around(found: Fixed, taken: WorkaroundResult, request: VerifyRequest) -> WorkaroundRecord:
-    """Return what a manifest says of a way that was taken."""
     assert taken.milliseconds is not None
-    return WorkaroundRecord(
+    record = WorkaroundRecord(
         name=taken.name,
         model_sha256=sha256_of(request.model or request.target),
         verdict=taken.verdict,
@@ -91,6 +71,8 @@ def way_around(found: Fixed, taken: WorkaroundResult, request: VerifyRequest) ->
         plain_latency_ms=found.plain_milliseconds,
         rows=taken.request.options.get("rows"),
     )
+    export(replace(plan, manifest=plan.manifest.model_copy(update={"way_around": record})), output)
+    return output
 
 
 _LEVELS = (0, 3, 5)
@@ -146,12 +128,6 @@ def ways(
         yield Workaround(f"rows-{size}", options={"rows": size})
 
 
-def applied(request: VerifyRequest, way: Workaround, target: Any) -> VerifyRequest:
-    """Return the request for a way whose model was written to `target`."""
-    options = {**request.options, **way.options}
-    return dataclasses.replace(request, target=target, model=request.model or request.target, options=options)
-
-
 def _layer_types(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str]) -> Iterator[Workaround]:
     """Yield the layers of the place, else of every attention, in fp32, where another precision is asked for."""
     if request.precision == "fp32":
@@ -169,8 +145,6 @@ SECONDS = 900.0
 _LEAST_S = 120.0  # for one workaround, more where much is left
 # Of a rewrite, against the model before: sums run in another order.
 _RTOL, _ATOL = 1e-3, 1e-4
-
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -336,7 +310,8 @@ def _tried(request: VerifyRequest, way: Workaround, folder: Path, trial: _Trial,
     if way.model is not None:
         target = folder / f"{request.target.stem}-{way.name}{MODEL_SUFFIX}"
         save_model(way.model, target)
-    asked = applied(request, way, target)
+    options = {**request.options, **way.options}
+    asked = replace(request, target=target, model=request.model or request.target, options=options)
     try:
         if way.rewritten:
             _check_same(request, target)
@@ -373,3 +348,61 @@ def _right_batches(found: Verified | None) -> list[int]:
     wrong = [case["batch"] for case in cases if case["verdict"] == WRONG and case["batch"]]
     right = [case["batch"] for case in cases if case["batch"] and case["batch"] < min(wrong, default=1)]
     return sorted({1, max(right, default=1)}, reverse=True)
+
+
+# Of a timed workaround, in calls and seconds.
+_WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
+
+
+def judged(request: VerifyRequest, note: Note = lambda _: None) -> dict[str, Any]:
+    """Return `verdict`, `reason` (why it is not correct), `milliseconds` and `plan` of a `WorkaroundResult`.
+
+    Raises:
+        As `verify` and `milliseconds`.
+    """
+    result = _verified(replace(request, quick=True), note)
+    if not request.quick and not _why_wrong(result):
+        result = _verified(request, note)
+    reason = _why_wrong(result)
+    plan = result.document["provenance"].get("plan") if request.runs_plans else None
+    took = None if reason else milliseconds(request, note)
+    return {"verdict": str(result.document["verdict"]), "reason": reason, "milliseconds": took, "plan": plan}
+
+
+def milliseconds(request: VerifyRequest, note: Note = lambda _: None) -> float:
+    """Return the median of a call at the best shape, from host arrays to host arrays.
+
+    Raises:
+        UsageProblem: a file or option cannot be used, or the shape does not run.
+        ComponentMissing: the backend cannot serve here.
+        DeviceFailure: the device failed.
+    """
+    with Opened(replace(request, reference="none"), note) as opened:
+        inputs = best_inputs(request, opened)
+        times: list[float] = []
+        end = time.perf_counter() + _MOST_S
+        while len(times) < _WARM_UP + 1 or (len(times) < _CALLS and time.perf_counter() < end):
+            start = time.perf_counter()
+            opened.session.run(inputs)
+            times.append(time.perf_counter() - start)
+    return statistics.median(times[_WARM_UP:]) * 1e3
+
+
+def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any]]:
+    """Return inputs at the best shape: drawn, or the first of the request's own."""
+    specs, space = opened.inputs, opened.spaces[0]
+    if not request.inputs:
+        return random_inputs(specs, space.case({}).shapes, request.seed)
+    fitting, samples = Data(request.inputs, specs, opened.graph, request.preparation, request.split).spaces(space)[0]
+    return at(samples, fitting, fitting.case({}), 0)
+
+
+def _verified(request: VerifyRequest, note: Note) -> Verified:
+    with scratch_folder("trtw-fix-") as scratch:  # the arrays of failures are not needed
+        return verify(request, Path(scratch), note)
+
+
+def _why_wrong(result: Verified) -> str:
+    if result.failures:
+        return result.failures[0]
+    return "; ".join(failed_shapes(result.document)) or ("" if result.document["verdict"] != WRONG else WRONG)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,9 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import MODEL_SUFFIX
-from trt_workbench.verify.way_trial import judged, milliseconds
-from trt_workbench.verify.yardstick import typed_for
+from trt_workbench.verify.workarounds import judged, milliseconds
+from trt_workbench.verify.yardstick import Arrays, typed_for
 
-Arrays = Mapping[str, NDArray[Any]]
 # Options that name the whole model's tensors and shapes.
 _OF_WHOLE = frozenset({"profiles", "profile", "max_batch", "state", "io_types", "io_formats"})
 

@@ -26,6 +26,7 @@ from trt_workbench.model.opened import LARGE_BYTES, Model
 from trt_workbench.model.proto import kinds, opset
 from trt_workbench.model.walking import all_nodes
 from trt_workbench.model.weights import save_model
+from trt_workbench.verify.verdict import share_of_limit
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -110,6 +111,11 @@ class Limit:
             ),
             "",
         )
+
+    def share(self, found: Difference) -> float:
+        """Return how much of the limit a difference takes, by the figure that takes most."""
+        figures = ((found.rel_l2, self.rel_l2), (found.max_rel, self.max_rel), (found.changed, self.changed))
+        return share_of_limit(figures)
 
     def of_rows(self, order: Sequence[int]) -> Limit:
         """Return the limit for an array that holds these rows, in this order."""
@@ -224,8 +230,7 @@ class Yardstick:
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
         noise = self._noise(precision)
-        for _ in self._noisy(noise, noise.strong):
-            pass
+        list(self._noisy(noise, noise.strong))
 
     def copies(self, precision: str) -> Iterator[Session]:
         """Yield the copies that are disturbed by what one result may be off by. Raises UsageProblem as `limits`."""

@@ -72,7 +72,7 @@ def words(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write the words of a streaming encoder into a folder; the decoder's files run in float32 on the same backend.
 
     Args:
-        request: `model`, `contract`, `source`, its `sha256`, `plain_texts`, `limit`, `chosen` (places of the
+        request: `model`, `contract`, `source`, its `sha256`, `limit`, `chosen` (places of the
             utterances, or None), `folder`, `backend`, its `precision`, `options` and `shapes` (as text),
             `allow_unverified`.
 
@@ -84,7 +84,7 @@ def words(request: Mapping[str, Any]) -> dict[str, Any]:
         CheckFailed: the engine is known to be wrong.
         DeviceFailure: the device failed.
     """
-    spoken = Spoken(Path(request["contract"]), request["source"], request["plain_texts"])
+    spoken = Spoken(Path(request["contract"]), request["source"])
     asked = SessionOptions(
         precision=request["precision"],
         extra=request["options"],
@@ -197,7 +197,6 @@ class WordsTask(Task):
             "contract": str(self.contract),
             "source": self.spoken.source,
             "sha256": self.spoken.sha256,  # what a later run compares
-            "plain_texts": self.spoken.plain_texts,
             "limit": self.limit,
             "chosen": self.chosen,
         }

@@ -29,12 +29,10 @@ class Spoken:
         contract_path: its file.
         source: the manifest; "code" for utterances of the embedded code that are transcribed, "calibration code" for
             others of it.
-        plain_texts: whether case and punctuation are left out of both texts.
     """
 
     contract_path: Path
     source: str
-    plain_texts: bool = False
 
     @cached_property
     def contract(self) -> Contract:
@@ -61,7 +59,7 @@ class Spoken:
 
     def speech(self, utterances: Sequence[Utterance]) -> Speech:
         """Return some of the utterances, to be transcribed. Raises UsageProblem as `Speech`."""
-        return Speech(self.contract, self.contract_path, utterances, Listening(self.source, self.plain_texts))
+        return Speech(self.contract, self.contract_path, utterances, Listening(self.source))
 
     def shares(self, other: Spoken) -> bool:
         """Return whether the other one may have an utterance of this one. Raises UsageProblem."""
