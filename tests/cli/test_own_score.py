@@ -514,7 +514,10 @@ def test_images_and_their_targets_are_lines(examples: Path, monkeypatch: pytest.
     alone = json_of("eval-vision", "m.onnx", "--data", "val.jsonl", "--score", "depth.py:abs_rel", *prepared)
     assert alone["score"]["value"] == found["rows"][0]["score"]["value"]
     lines = Path("val.jsonl").read_text()
-    raw = {"raw": lines.replace("file_name", "x"), "list": json.dumps({"x": [[[0.5] * 3] * 8] * 8, "truth": 1.0})}
+    raw = {
+        "raw": lines.replace("file_name", "x"),
+        "list": "\n".join([json.dumps({"x": [[[0.5] * 3] * 8] * 8, "truth": 1.0})] * 8),
+    }
     for name, remedy in {"raw": " (an image named by file_name is prepared)", "list": ""}.items():
         Path(f"{name}.jsonl").write_text(raw[name])
         said = stderr_of("eval-vision", "m.onnx", "--data", f"{name}.jsonl", "--score", "depth.py:abs_rel")
