@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.constants import Array
-from trt_workbench.model.walking import all_graphs, all_nodes, defined, reads, subgraphs, use_counts
+from trt_workbench.model.walking import all_graphs, all_nodes, defined, nodes_within, reads, subgraphs, use_counts
 
 # Where axes are an input, from which operator set on; an attribute before.
 _AXES_ARE_INPUTS = {"ReduceMax": 18, "ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13}
@@ -115,12 +115,17 @@ class NodeWriter:
             What the text calls y; "" where it calls nothing so.
         """
         graph = onnx.parser.parse_graph(f"formula () => () {{ {text} }}")
-        made = [name for node in graph.node for name in node.output]
-        known = {name: self.fresh(stem) for name in made if name not in names} | names
-        rename_uses(graph, known)
-        for node in graph.node:
+        every = [*nodes_within(graph.node)]
+        inner = subgraphs(every)
+        # in the bodies, too: ONNX forbids a name that the graph around has
+        made = [name for node in every for name in node.output] + [value.name for one in inner for value in one.input]
+        known = {name: self.fresh(stem) for name in dict.fromkeys(made) if name not in names} | names
+        for node in every:
+            node.input[:] = [known.get(name, name) for name in node.input]
             node.output[:] = [known[name] for name in node.output]
             node.name = self.names.fresh(f"{node.output[0]}_{node.op_type}")
+        for value in (value for one in inner for value in (*one.input, *one.output)):
+            value.name = known[value.name]
         self.nodes += graph.node
         return known.get("y", "")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.model.editing import name_nodes
 from trt_workbench.model.proto import Shape, operator_name, value_shape
 from trt_workbench.model.weights import inferred, light
@@ -30,16 +31,7 @@ class TensorFacts:
         """Size in memory; None if a dimension or the type is not known before running."""
         if self.dtype in (None, "string") or self.shape is None or not all(isinstance(dim, int) for dim in self.shape):
             return None
-        number = onnx.TensorProto.DataType.Value(_ONNX_NAMES[str(self.dtype)])
-        each = int(onnx.helper.tensor_dtype_to_np_dtype(number).itemsize)
-        return each * math.prod(int(dim or 0) for dim in self.shape)
-
-
-_ONNX_NAMES = {
-    str(onnx.helper.tensor_dtype_to_np_dtype(value).name): name
-    for name, value in onnx.TensorProto.DataType.items()
-    if name not in ("UNDEFINED", "STRING")
-}
+        return numpy_dtype(str(self.dtype)).itemsize * math.prod(int(dim or 0) for dim in self.shape)
 
 
 class GraphIndex:

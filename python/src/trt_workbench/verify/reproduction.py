@@ -135,7 +135,9 @@ def title(request: VerifyRequest, found: Bisected) -> str:
     """Return the heading of a bug report."""
     counts = Counter(found.operators)
     operators = ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
-    return f"{_runtime(request)}: {'crash' if found.crash else 'wrong result'} of {operators} in {request.precision}"
+    # the first version is the runtime's own
+    runtime = " ".join(["TensorRT" if request.runs_plans else request.backend, *[*request.versions.values()][:1]])
+    return f"{runtime}: {'crash' if found.crash else 'wrong result'} of {operators} in {request.precision}"
 
 
 def report(request: VerifyRequest, found: Bisected) -> str:
@@ -205,12 +207,6 @@ def _tensors(names: Any, shapes: Mapping[str, list[int]], constant: Mapping[str,
         for name in names
         if name
     )
-
-
-def _runtime(request: VerifyRequest) -> str:
-    versions = request.versions
-    name = "TensorRT" if request.runs_plans else request.backend
-    return " ".join([name, *list(versions.values())[:1]])  # the first is the runtime's own
 
 
 def _versions(request: VerifyRequest, provenance: Mapping[str, Any]) -> dict[str, str]:

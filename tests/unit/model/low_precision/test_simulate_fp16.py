@@ -193,6 +193,23 @@ def test_recurrent_layers_round_every_step(kind: str, direction: str, *, full: b
     assert np.isfinite(y[:, :, 0]).all()
 
 
+@pytest.mark.parametrize("names", ["h c2 kept", "update fh every", "reset step given"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_loop_has_no_name_that_the_model_has(kind: str, names: str) -> None:
+    rng, gates = np.random.default_rng(0), {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    source, made, last = names.split()
+    model = fp16(
+        parse_onnx(
+            f"g (float16[steps,2,4] {source}, float16[2,{5 * gates},4] W, float16[2,{5 * gates},5] R) => "
+            f"(float16[steps,2,2,5] {made}, float16[2,2,5] {last}) "
+            f'{{ {made}, {last} = {kind}<hidden_size = 5, direction = "bidirectional">({source}, W, R) }}'
+        )
+    )
+    assert kind not in {node.op_type for node in model.graph.node}
+    shapes = {source: (3, 2, 4), "W": (2, 5 * gates, 4), "R": (2, 5 * gates, 5)}
+    run(model, {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()})
+
+
 def test_a_cell_beyond_the_range_is_infinite_in_every_later_step() -> None:
     text = """g (float16[T,1,1] x) => (float16[T,1,1,1] y) {
       y = RNN<hidden_size = 1, activations = ["Relu"]>(x, W, R)
