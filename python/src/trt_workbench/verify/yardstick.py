@@ -230,7 +230,8 @@ class Yardstick:
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
         noise = self._noise(precision)
-        list(self._noisy(noise, noise.strong))
+        for _ in self._noisy(noise, noise.strong):  # of a large model one at a time
+            pass
 
     def copies(self, precision: str) -> Iterator[Session]:
         """Yield the copies that are disturbed by what one result may be off by. Raises UsageProblem as `limits`."""
